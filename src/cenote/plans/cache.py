@@ -1,14 +1,14 @@
 """Compiled models in the cache folder, so that a second process loads a model as it would load a plan file.
 
-A plan (`format`) is kept under a digest of all that it depends on: the model's bytes (its content, not its name or
+A plan (`format`) is stored under a digest of all that it depends on: the model's bytes (its content, not its name or
 date), the options that change a plan, the CPU, the settings, and Cenote itself. Weights in files beside the model are
-held to the digests that the plan records. So nothing stale is ever used: what changed has another name, and old plans
-go, the least recently used first, when there are more than CENOTE_PLAN_CACHE megabytes.
+compared with the digests that the plan records. So no outdated plan is ever used: a model that changed has another
+name. When there are more than CENOTE_PLAN_CACHE megabytes, old plans are removed, the least recently used first.
 
-They are written when the model has answered (`later`).
+Plans are written when the model has answered (`later`).
 
 Like kernels, plans are executable content: the folder must be the user's own (mode 0700). A file is written aside and
-renamed; a damaged one is replaced. Nothing that goes wrong here is an error.
+renamed; a damaged one is replaced. No failure here is an error for the caller.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from cenote.plans.later import Later, finish, later
 _log = logging.getLogger(__name__)
 Shapes = tuple[tuple[int, ...], ...]
 
-_ABANDONED = 3600.0  # seconds after which a file that is still being written belongs to a process that died
-_USED_LATELY = (
-    86400.0  # seconds for which a plan counts as used: noting it changes a date, and costs a full check
-)
+# Seconds after which a file that is still being written belongs to a process that died.
+_ABANDONED = 3600.0
+# Seconds for which a plan counts as used: recording its use changes a date, and costs a full check.
+_USED_LATELY = 86400.0
 _MEGABYTE = 1_000_000
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Sets of shapes that a process adds for a model with symbolic dimensions: each holds all weights.
@@ -51,20 +51,21 @@ _SHAPES_KEPT = 1
 
 
 class CacheEntry:
-    """A model loaded in one way: what it was made from, and its place in the cache."""
+    """A model loaded in one way: a digest of its content, and its place in the cache."""
 
     def __init__(self, content: str, folder: Path | None, options: Mapping[str, str]) -> None:
-        """`content`: digest of the model; `folder`: where it lies, and with it files that hold its weights."""
+        """Make an entry. `content`: digest of the model; `folder`: the folder of the model and of files with its
+        weights."""
         self.content, self.folder, self.options = content, folder, options
-        self.external: (
-            Mapping[str, str] | None
-        ) = {}  # digests of those files by name; None: they cannot be read
+        # Digests of those files by name; None where they cannot be read.
+        self.external: Mapping[str, str] | None = {}
         self._left = _SHAPES_KEPT
 
     def find(self, shapes: Shapes | None, threads: int) -> StoredModel | None:
-        """The model as it was kept: when it had been loaded (None), or with the plan for these shapes.
+        """Return the model as it was stored: when it had been loaded (None), or with the plan for these shapes.
 
-        A file that cannot be used is left for `keep` to replace: it may be sound, and the memory to map it lacking.
+        A file that cannot be used is left for `keep` to replace: it may be sound, and the memory to map it may be
+        lacking.
         """
         with _plans() as place:
             if place is None:
@@ -89,7 +90,7 @@ class CacheEntry:
         return stored
 
     def keep(self, shapes: Shapes | None, model: StoredModel) -> Later | None:
-        """Put a model there, later and quietly if that is not possible; a full disk is told once."""
+        """Store a model in the background. Failures are logged; a full disk warns once."""
         if shapes is not None:
             self._left -= 1
         room = settings.PLAN_CACHE.integer() * _MEGABYTE
@@ -99,7 +100,8 @@ class CacheEntry:
         if self.external is None or self._left < 0 or not 0 <= nbytes < room:
             return None
         with importing():
-            from cenote.plans.writer import write  # a process that finds its plan writes none
+            # Imported here: a process that finds its plan writes none.
+            from cenote.plans.writer import write
 
         name, target = self._name(shapes), jit.host_target()
         model = replace(model, source="", content=self.content, external=self.external)
@@ -119,18 +121,18 @@ class CacheEntry:
                     else:
                         _log.info("%s: %s", place.path / name, error.strerror)
                 except CenoteError as error:
-                    _log.info(
-                        "%s: not kept: %s", place.path / name, error
-                    )  # a host step that cannot be written
+                    # A host step that cannot be written.
+                    _log.info("%s: not kept: %s", place.path / name, error)
 
         try:
             return later(str(place.path / name), work)
-        except BaseException:  # Ctrl-C, no memory
+        except BaseException:
+            # Ctrl-C, or no memory.
             place.close()
             raise
 
     def note_external(self, names: Sequence[str]) -> None:
-        """The files beside the model that its weights were read from."""
+        """Record the files beside the model that its weights were read from."""
         assert self.folder is not None or not names
         try:
             self.external = {name: self._digest_of(name) for name in names}
@@ -138,15 +140,16 @@ class CacheEntry:
             self.external = None
 
     def _digest_of(self, name: str) -> str:
-        """Digest of a file beside the model; the front end allows a path through a folder that is not there."""
+        """Return the digest of a file beside the model; the front end allows a path through a folder that is
+        missing."""
         return fingerprint.of_file((self.folder or Path()).joinpath(name).resolve())
 
     def is_of(self, source: object) -> bool:
-        """Is the model still what it was?"""
+        """Return whether the model is still the same."""
         return content_of(source) == self.content and self._holds(self.external)
 
     def _holds(self, external: Mapping[str, str] | None) -> bool:
-        """Do the files with the weights have the content that the plan was made from?"""
+        """Return whether the files with the weights have the content that the plan was made from."""
         try:
             return external is not None and all(
                 self._digest_of(name) == digest for name, digest in external.items()
@@ -164,12 +167,13 @@ class CacheEntry:
 
 
 def _plans() -> contextlib.AbstractContextManager[PrivateFolder | None]:
-    """The folder of plans; None when plans are not cached."""
+    """Open the folder of plans; None when plans are not cached."""
     return object_cache.folder("plans") if settings.PLAN_CACHE.integer() else contextlib.nullcontext()
 
 
 def cache_entry_of(source: object, options: Mapping[str, str]) -> CacheEntry | None:
-    """The entry of a model given by its path or its bytes; None for others, and for a file that is not readable."""
+    """Return the entry of a model given by its path or its bytes; None for others, and for a file that is not
+    readable."""
     content = content_of(source)
     if content is None:
         return None
@@ -177,7 +181,7 @@ def cache_entry_of(source: object, options: Mapping[str, str]) -> CacheEntry | N
 
 
 def content_of(source: object) -> str | None:
-    """Digest of a model's content; None for what is neither bytes nor files that can be read."""
+    """Return the digest of a model's content; None unless it is bytes or files that can be read."""
     if isinstance(source, bytes):
         return fingerprint.of_bytes(source)
     if not isinstance(source, str | os.PathLike):
@@ -187,11 +191,12 @@ def content_of(source: object) -> str | None:
             return fingerprint.of_pairs(source) or None
         return fingerprint.of_file(source)
     except (OSError, ValueError):
-        return None  # the front end says what is wrong
+        # The front end reports the error.
+        return None
 
 
 def _world() -> str:
-    """What plans depend on besides the model and the options."""
+    """Return the state that plans depend on besides the model and the options."""
     return "\0".join(
         (object_cache.source_state(), object_cache.llvm_version(), np.__version__, repr(jit.host_target()))
     )
@@ -201,7 +206,7 @@ def _world() -> str:
 
 
 def _make_room(place: PrivateFolder, newest: str, room: int) -> None:
-    """Remove the plans that were not used for longest, until the rest fits."""
+    """Remove the plans that have not been used for the longest time, until the rest fits."""
     now, plans = time.time(), list[tuple[float, int, str]]()
     for name, state in place.files():
         if name.endswith(".cenote") and not name.startswith("."):

@@ -1,7 +1,8 @@
-"""Digests of whole files, which threads compute: what a cached plan is found by, and what shows damage.
+"""Digests of whole files, computed by several threads: names of cached plans, and checks for damage.
 
-A model is known by a SHA-256 of its content. The constants of a plan are held to CRC-32s: they must show accidents, not
-forgeries (who can write a plan can put code there), and a CRC-32 shows every error of up to 32 neighbouring bits.
+A model is identified by a SHA-256 of its content. The constants of a plan are checked by CRC-32s: they must detect
+accidents, not forgeries (anybody who can write a plan can put code there), and a CRC-32 detects every error of up to
+32 neighbouring bits.
 """
 
 from __future__ import annotations
@@ -18,16 +19,22 @@ from cenote.codegen import cache as object_cache
 from cenote.core.files import open_regular
 from cenote.runtime.pieces import on_all_cores
 
-_CHUNK = 1 << 20  # bytes that one thread digests at a time
-_BLOCK = 1 << 18  # bytes read at a time: they stay in the cache, and no model is in memory for its digest
-CHUNK = 1 << 16  # bytes of constants with a checksum of their own
-_SMALL = 4  # chunks: constants with no more are checked at every load
-_WORTH_A_THREAD = 32  # chunks: 2 MB take 1 ms
-_SETTLED = 2_000_000_000  # nanoseconds since a file's last change after which its date tells states apart
+# Bytes that one thread digests at a time.
+_CHUNK = 1 << 20
+# Bytes read at a time: they stay in the cache, and the digest needs no memory for the whole model.
+_BLOCK = 1 << 18
+# Bytes of constants with a checksum of their own.
+CHUNK = 1 << 16
+# Chunks: constants with no more are checked at every load.
+_SMALL = 4
+# Chunks: 2 MB take 1 ms.
+_WORTH_A_THREAD = 32
+# Nanoseconds since a file's last change after which its date distinguishes states.
+_SETTLED = 2_000_000_000
 
 
 def of_bytes(content: bytes) -> str:
-    """Digest of bytes: that of a file which holds them."""
+    """Return the digest of bytes, equal to that of a file which holds them."""
     view = memoryview(content)
 
     def piece(index: int) -> bytes:
@@ -37,7 +44,7 @@ def of_bytes(content: bytes) -> str:
 
 
 def of_file(path: str | os.PathLike[str]) -> str:
-    """Digest of a file's content. Raises OSError, also for what is no regular file."""
+    """Return the digest of a file's content. Raises OSError, also for a path that is no regular file."""
     handle = open_regular(path)
     try:
 
@@ -59,22 +66,23 @@ def of_file(path: str | os.PathLike[str]) -> str:
 
 
 def of_pairs(folder: str | os.PathLike[str]) -> str:
-    """Digest of the names and contents of a folder's `.bat` files, empty where there are none. Raises OSError."""
+    """Return the digest of the names and contents of a folder's `.bat` files; "" where there are none. Raises
+    OSError."""
     names = sorted(name for name in os.listdir(folder) if name.endswith(".bat"))
     parts = [f"{name}\0{of_file(os.path.join(folder, name))}" for name in names]
     return of_bytes("\0".join(parts).encode("utf-8", "surrogateescape")) if parts else ""
 
 
 def _joined(nbytes: int, piece: Callable[[int], bytes]) -> str:
-    """Digest of the pieces' digests: SHA-256 runs at 1 to 1.6 GB/s a core, without the GIL."""
+    """Return the digest of the pieces' digests: SHA-256 runs at 1 to 1.6 GB/s a core, without the GIL."""
     count = -(-nbytes // _CHUNK)
-    found: dict[int, bytes] = {}
+    digest_of: dict[int, bytes] = {}
 
     def work(index: int) -> None:
-        found[index] = piece(index)
+        digest_of[index] = piece(index)
 
     on_all_cores(count, work, 1)
-    digests = [nbytes.to_bytes(8, "little"), *(found[index] for index in range(count))]
+    digests = [nbytes.to_bytes(8, "little"), *(digest_of[index] for index in range(count))]
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
@@ -82,7 +90,7 @@ def _joined(nbytes: int, piece: Callable[[int], bytes]) -> str:
 
 
 def checksums(pieces: Iterable[memoryview]) -> bytes:
-    """CRC-32 of each chunk of what the pieces make together, little-endian words."""
+    """Return the CRC-32 of each chunk of the concatenated pieces, as little-endian words."""
     sums, current, room = list[int](), 0, CHUNK
     for piece in pieces:
         at = 0
@@ -98,11 +106,11 @@ def checksums(pieces: Iterable[memoryview]) -> bytes:
 
 
 def is_sound(content: memoryview, sums: bytes, handle: int) -> bool:
-    """Have the chunks of a mapped file's constants these checksums?
+    """Return whether the chunks of a mapped file's constants have these checksums.
 
-    They are computed once per state of the file and boot of the machine: the verdict is kept in the cache. That look at
-    100 MB takes 20 to 40 ms. (A few chunks at every load, others each time, were tried: they are pages that nobody has
-    read lately, and made the load of ResNet-50's plan take 9.0 ms instead of 7.2.)
+    They are computed once per state of the file and boot of the machine: the verdict is kept in the cache. Checking
+    100 MB takes 20 to 40 ms. (Checking a few chunks at every load, others each time, was tried: they are pages that
+    nobody has read lately, and made the load of ResNet-50's plan take 9.0 ms instead of 7.2.)
     """
     wanted = struct.unpack(f"<{len(sums) // 4}I", sums)
     if len(wanted) != -(-len(content) // CHUNK):
@@ -126,13 +134,14 @@ _known: set[str] = set()
 
 
 def _identity(state: os.stat_result) -> str:
-    """Changes when a file is written to or replaced, and when the machine starts anew and reads it from the disk."""
+    """Return a text that changes when a file is written to or replaced, and when the machine restarts and reads it
+    from the disk."""
     fields = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns, _boot())
     return " ".join(map(str, fields))
 
 
 def _record(state: os.stat_result) -> str:
-    """The name under which the cache keeps the last verdict on a file."""
+    """Return the name under which the cache keeps the last verdict on a file."""
     return f"verified-{state.st_dev}-{state.st_ino}"
 
 
@@ -154,7 +163,8 @@ def _is_known(state: os.stat_result) -> bool:
 
 
 def _remember(before: os.stat_result, after: os.stat_result) -> None:
-    """Dates count in ticks of up to 10 ms: a file that changed just now could change again and keep its date."""
+    """Keep the verdict that a file is sound, if its state is settled. Dates count in ticks of up to 10 ms: a file
+    that changed just now could change again and keep its date."""
     settled = time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED
     if settled and _identity(before) == _identity(after):
         _known.add(_identity(before))

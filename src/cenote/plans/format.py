@@ -2,14 +2,14 @@
 
     magic, version │ length, digest of the header │ header (JSON) │ descriptions │ kernels │ constants, at pages' starts
 
-The header holds the program (steps, argument records, arena size), the inputs and outputs, and what the file was made
-for: Cenote's version and generator, the CPU. A description is what `print(model.plan)` shows, and is read when that is
-asked for. Constants are mapped, not read: pages come in when they are first used, and all processes that load one file
-share them. Reading is in `reader`, writing in `writer`. Neither needs what compiles,
-which would take 0.3 s to import; a plan with host steps needs the operators of those.
+The header holds the program (steps, argument records, arena size), the inputs and outputs, and the conditions of the
+file: Cenote's version and generator, the CPU. A description is the content of `print(model.plan)`, and is read when
+that is requested. Constants are mapped, not read: pages are loaded when they are first used, and all processes that
+load one file share them. `reader` reads, `writer` writes. Neither needs the compiler, which would take 0.3 s to
+import; a plan with host steps needs the operators of those.
 
 The header has a digest, and holds those of all other parts (of constants a CRC-32 per chunk, see `fingerprint`). They
-find damage, not malice: a plan file is executable content, like a shared library; load only files that you trust.
+detect damage, not malice: a plan file is executable content, like a shared library; load only files that you trust.
 """
 
 from __future__ import annotations
@@ -44,16 +44,12 @@ if TYPE_CHECKING:
 
 MAGIC = b"cenote-plan\x00\x00\x00\x00\x07"
 PAGE = 4096
-TRUSTED = (
-    "cenote.ops.",
-    "cenote.kernels.",
-    "cenote.core.",
-    "cenote.graph.",
-)  # where classes named in a file may come from
+# Modules whose classes a file may name.
+TRUSTED = ("cenote.ops.", "cenote.kernels.", "cenote.core.", "cenote.graph.")
 
 
 Pattern = tuple[tuple[Any, ...], ...]
-"""What a class of sizes is for, but for the sizes (`runtime.signature`, `graph.cut`)."""
+"""Description of a class of sizes, without the sizes themselves (`runtime.signature`, `graph.cut`)."""
 
 
 class StalePlanError(UnsupportedError):
@@ -62,14 +58,15 @@ class StalePlanError(UnsupportedError):
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """A plan out of a file: the program and its description."""
+    """A plan from a file: the program and its description."""
 
     program: Program
-    text: bytes  # of the description, JSON
+    # The description, as JSON.
+    text: bytes
 
     @cached_property
     def description(self) -> PlanDescription:
-        """Steps, kernels, host steps, memory."""
+        """The steps, kernels, host steps and memory."""
         with importing():
             from cenote.compiler.report import PlanDescription
 
@@ -79,7 +76,7 @@ class StoredPlan:
             raise ModelError(f"the plan's description cannot be read ({error}); compile it again") from error
 
     def describe(self) -> PlanDescription:
-        """Steps, kernels, host steps, memory, as they were when the file was written."""
+        """Return the steps, kernels, host steps and memory, as they were when the file was written."""
         return self.description
 
     def __str__(self) -> str:
@@ -91,9 +88,9 @@ class StoredPlan:
 
 @dataclass(frozen=True)
 class SizedPlan:
-    """A plan for all sizes of a class: the program's template and its description, JSON in which numbers that
-    depend on the sizes stand as {{position}}. `made_with`: the shapes of inputs that it was first compiled for.
-    `inputs` and `outputs` name the program's; where shapes depend on content, `tail` is what follows."""
+    """A plan for all sizes of a class: the program's template and its description, JSON in which numbers that depend
+    on the sizes are written as {{position}}. `made_with`: the shapes of inputs that it was first compiled for.
+    `inputs` and `outputs` name the program's; where shapes depend on content, `tail` is the rest of the model."""
 
     template: Template
     text: bytes
@@ -104,20 +101,20 @@ class SizedPlan:
     graph: Graph | None = field(default=None, compare=False, repr=False)
 
     def at(self, numbers: Sequence[int], workplaces: Workplaces | None = None) -> StoredPlan | None:
-        """The plan for these sizes; None where this one does not hold for them. `workplaces`: the model's."""
-        made = self.template.at(numbers, workplaces)
-        if made is None:
+        """Return the plan for these sizes; None where this one does not hold for them. `workplaces`: the model's."""
+        program = self.template.at(numbers, workplaces)
+        if program is None:
             return None
-        same = tuple(type.shape for type in made.inputs) == self.made_with
+        same = tuple(type.shape for type in program.inputs) == self.made_with
         return _PlanOfSizes(
-            made, self.text, self.template.formulas, tuple(numbers), self.graph if same else None
+            program, self.text, self.template.formulas, tuple(numbers), self.graph if same else None
         )
 
 
 @dataclass
 class Classes:
-    """Plans of a model's classes of sizes, or of those of what follows a cut; those used last first. `failed` are
-    patterns that cannot be planned for more than the sizes at hand."""
+    """Plans of a model's classes of sizes, or of those of the rest behind a cut; the last used first. `failed` are
+    patterns that cannot be planned for other than the current sizes."""
 
     plans: list[tuple[Pattern, SizedPlan]] = field(default_factory=list)
     failed: set[Pattern] = field(default_factory=set)
@@ -125,7 +122,8 @@ class Classes:
     def find(
         self, pattern: Pattern, numbers: Sequence[int], workplaces: Workplaces
     ) -> tuple[SizedPlan, StoredPlan] | None:
-        """The class and the plan for these numbers in this pattern, out of those that there are."""
+        """Return the class and the plan for these numbers in this pattern, if there is one among the existing
+        plans."""
         for index, (other, sized) in enumerate(self.plans):
             if other == pattern and (plan := sized.at(numbers, workplaces)) is not None:
                 if index:
@@ -136,9 +134,9 @@ class Classes:
 
 @dataclass
 class Tail:
-    """What follows a part of a model that ends at a cut: its plans, whose numbers are those of the part, then those
-    that were found. `rest` gives what is to be compiled for others, for the part's numbers; None where the model is
-    not at hand."""
+    """The rest of a model behind a part that ends at a cut: its plans, whose numbers are those of the part, then
+    those that the run computed. `rest` returns the graph to compile for further plans, given the part's numbers; None
+    where the model is not available."""
 
     cut: Cut
     classes: Classes = field(default_factory=Classes)
@@ -155,23 +153,23 @@ class _PlanOfSizes(StoredPlan):
 
     @cached_property
     def description(self) -> PlanDescription:
-        """Steps, kernels, host steps, memory."""
+        """The steps, kernels, host steps and memory."""
         numbers = self.formulas.shown(self.dimensions)
-        text = _POSITION.sub(lambda found: str(numbers[int(found[1])]), self.text.decode())
-        found = StoredPlan(self.program, text.encode()).description
+        text = _POSITION.sub(lambda match: str(numbers[int(match[1])]), self.text.decode())
+        stored = StoredPlan(self.program, text.encode()).description
         steps = [
             replace(shown, kernel=step.symbol, items=step.items, grain=step.grain, scratch_bytes=step.scratch)
             if isinstance(step, KernelStep)
             else shown
-            for shown, step in zip(found.steps, self.program.steps, strict=True)
+            for shown, step in zip(stored.steps, self.program.steps, strict=True)
         ]
         memory = replace(
-            found.memory,
+            stored.memory,
             arena=self.program.arena_bytes,
             peak=self.program.arena_bytes,
             scratch=self.program.scratch_bytes,
         )
-        return replace(found, steps=tuple(steps), memory=memory)
+        return replace(stored, steps=tuple(steps), memory=memory)
 
 
 _POSITION = re.compile(r"\{\{(\d+)\}\}")
@@ -179,13 +177,13 @@ _POSITION = re.compile(r"\{\{(\d+)\}\}")
 
 @dataclass(frozen=True)
 class StoredModel:
-    """What a plan file holds: plans for sets of input shapes and for classes of sizes, and how the model was loaded.
+    """Content of a plan file: plans for sets of input shapes and for classes of sizes, and the options of the load.
 
-    `pins` are algorithms that were said, by nodes, `rewrites` those of the graph that were asked for.
-    `tails` are what follows plans, by their shapes, where shapes depend on content.
-    `source` is where the model that it was made from lay ("" for unknown), `content` the digest of that model, and
-    `external` names the files beside it that hold its weights, with the digest of each. `metadata` are the file's own
-    key-value pairs, `about` is what it says about itself.
+    `pins` are requested algorithms, by nodes; `rewrites` the requested rewrites of the graph. `tails` are the rests
+    of the model behind plans, by the shapes of those, where shapes depend on content. `source` is the path of the
+    model that it was made from ("" for unknown), `content` the digest of that model, and `external` names the files
+    beside it that hold its weights, with the digest of each. `metadata` are the file's own key-value pairs, `about`
+    its description of itself.
     """
 
     inputs: tuple[Declared, ...]
@@ -205,24 +203,25 @@ class StoredModel:
 
 
 def is_plan_file(start: bytes) -> bool:
-    """Do these first bytes of a file say that it is a plan file (of any version)?"""
+    """Return whether these first bytes of a file are those of a plan file (of any version)."""
     return start[:11] == MAGIC[:11]
 
 
 def is_plan_at(path: str | os.PathLike[str]) -> bool:
-    """Is there a plan file (of any version) at this path?"""
+    """Return whether there is a plan file (of any version) at this path."""
     try:
         handle = open_regular(path)
         try:
             return is_plan_file(os.read(handle, 16))
         finally:
             os.close(handle)
-    except (OSError, ValueError):  # ValueError: a path with a null byte
+    # ValueError: a path with a null byte.
+    except (OSError, ValueError):
         return False
 
 
 def world(target: Target) -> dict[str, str]:
-    """What a plan for this target depends on besides the model."""
+    """Return the state that a plan for this target depends on besides the model."""
     return {
         "version": __version__,
         "generator": cache.generator_digest(),

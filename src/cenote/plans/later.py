@@ -1,9 +1,9 @@
-"""Work that nobody waits for: writing plans, which are of use to later processes only.
+"""Work in the background that nobody waits for: writing plans, which only later processes use.
 
-Each piece of work has a thread, which begins when the piece is released, or two seconds after it was handed in: the
-first answer of a model releases its plan. (VGG-16 waited 4 s for its plan of 500 MB to be written, before it answered.)
-An exiting process releases what is left and waits for it, but not for ever. A child after a fork has no such thread:
-the parent writes.
+Each piece of work has a thread, which begins when the piece is released, or two seconds after it was submitted: the
+first answer of a model releases its plan. (VGG-16 waited 4 s for its plan of 500 MB to be written, before it
+answered.) An exiting process releases the remaining pieces and waits for them, but only for a limited time. A child
+after a fork has no such thread: the parent writes.
 """
 
 from __future__ import annotations
@@ -20,45 +20,53 @@ from cenote.core.locks import Guard
 from cenote.runtime.threads import start_thread
 
 _log = logging.getLogger(__name__)
-_PATIENCE = 2.0  # seconds until a model that is not run is written all the same
-_LEAVING = 10.0  # seconds that an exiting process waits: 500 MB on a disk that writes 50 MB/s
-_LONGEST = 60.0  # that anybody waits who needs what is written: a disk may hang
-_GIVING_UP = 1.0  # and then until the work has noticed that it is to end
+# Seconds until the plan of a model that is not run is written nevertheless.
+_PATIENCE = 2.0
+# Seconds that an exiting process waits: 500 MB on a disk that writes 50 MB/s.
+_LEAVING = 10.0
+# Seconds that a caller waits who needs the written file: a disk may hang.
+_LONGEST = 60.0
+# Seconds that an exiting process then waits until the work has noticed that it is to end.
+_GIVING_UP = 1.0
 
 
 class GivenUp(Exception):
-    """Raised by `Later.check`: the work is to end now and leave nothing half done."""
+    """Signal from `Later.check`: the work is to end now and leave nothing half done."""
 
 
 class Later:
-    """A piece of work that is done once. `work` gets the piece itself, and calls its `check` now and then."""
+    """A piece of work that is done once. `work` is called with the piece itself, and calls its `check` now and
+    then."""
 
     def __init__(self, name: str, work: Callable[[Later], None], before: Later | None) -> None:
         self.name, self._work, self._before = name, work, before
-        # Plain locks, held until the event: a fork cannot leave them half way, as it can a threading.Event.
+        # Plain locks, held until the event: a fork cannot leave them in an intermediate state, as it can a
+        # threading.Event.
         self._released, self._finished = _thread.allocate_lock(), _thread.allocate_lock()
         self._released.acquire()
         self._finished.acquire()
-        self._begun = _thread.allocate_lock()  # who takes it does the work
+        # The thread that acquires it does the work.
+        self._begun = _thread.allocate_lock()
         self._given_up = False
 
     def release(self) -> None:
-        """The work may begin."""
-        with contextlib.suppress(RuntimeError):  # it was released before
+        """Allow the work to begin."""
+        # Suppressed: it was released before.
+        with contextlib.suppress(RuntimeError):
             self._released.release()
 
     def give_up(self) -> None:
-        """The work is to end soon, done or not."""
+        """Make the work end soon, done or not."""
         self._given_up = True
         self.release()
 
     def check(self) -> None:
-        """Raises GivenUp when nobody wants the work any more."""
+        """Raise GivenUp when the work is not needed any more."""
         if self._given_up:
             raise GivenUp
 
     def wait(self, seconds: float) -> None:
-        """Wait until the work has been done, at most so long."""
+        """Wait until the work has been done, at most so many seconds."""
         if self._finished.acquire(timeout=max(0.0, seconds)):
             self._finished.release()
 
@@ -69,12 +77,12 @@ class Later:
         self.wait(_LONGEST)
 
     def live(self) -> None:
-        """What its thread does."""
+        """Wait for the release and do the work: the main function of its thread."""
         self._released.acquire(timeout=_PATIENCE)
         self._do()
 
     def _do(self) -> None:
-        """Do the work, unless that has begun. What it raises is logged."""
+        """Do the work, unless that has begun. Its exceptions are logged."""
         if not self._begun.acquire(blocking=False):
             return
         try:
@@ -89,18 +97,20 @@ class Later:
             with _guard.lock:
                 if _pending.get(self.name) is self:
                     del _pending[self.name]
-            del self._work, self._before  # and what they hold
+            # And with them the objects that they hold.
+            del self._work, self._before
             self._finished.release()
 
 
-_pending: dict[str, Later] = {}  # by name
+# Pieces of work by name.
+_pending: dict[str, Later] = {}
 _guard = Guard()
 
 
 def later(name: str, work: Callable[[Later], None]) -> Later:
-    """Have `work` done by a thread; at once where the system starts none.
+    """Have `work` done by a thread; at once where the system cannot start one.
 
-    Work under the same name that has been handed in before is superseded: it ends if it can, and is waited for.
+    Earlier work under the same name is superseded: it ends if it can, and the new work waits for it.
     """
     with _guard.lock:
         before = _pending.get(name)
@@ -113,7 +123,7 @@ def later(name: str, work: Callable[[Later], None]) -> Later:
 
 
 def finish(name: str | None = None) -> None:
-    """Wait for work under this name, or all, to be done."""
+    """Wait until the work under this name, or all work, is done."""
     for piece in list(_pending.values()):
         if name in (None, piece.name):
             piece.finish()
@@ -126,7 +136,8 @@ def _at_exit() -> None:
             piece.release()
         for piece in left:
             piece.wait(until - time.monotonic())
-    finally:  # Ctrl-C too
+    finally:
+        # After Ctrl-C too.
         for piece in left:
             piece.give_up()
         until = time.monotonic() + _GIVING_UP

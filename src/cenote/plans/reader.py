@@ -1,4 +1,4 @@
-"""Reads plan files. What is in them: `format`; what their records mean: `records`."""
+"""Reader of plan files. `format` describes the files, `records` the meaning of their records."""
 
 from __future__ import annotations
 
@@ -32,11 +32,17 @@ from cenote.runtime.memory import address_of
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
 
-# What reading a malformed header can raise.
+# Exceptions that reading a malformed header can raise.
 MALFORMED = (
-    LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error,
-)  # fmt: skip
-# What a system says that has no room for a file now; the file may be sound.
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    struct.error,
+)
+# Error numbers of a system that has no room for a file now; the file may be sound.
 _NO_ROOM = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 
 
@@ -78,14 +84,14 @@ def read_open(handle: int, where: str, threads: int) -> StoredModel:
 
 
 def mapped(handle: int) -> mmap.mmap:
-    """The content of an open plan file."""
+    """Map the content of an open plan file."""
     if os.fstat(handle).st_size < len(MAGIC) + 40:
         raise ModelError("the plan file is cut short; compile it again")
     return mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
 
 
 def header_of(content: mmap.mmap) -> tuple[dict[str, Any], int]:
-    """The header, and where it ends. Raises ModelError and StalePlanError."""
+    """Return the header, and the position of its end. Raises ModelError and StalePlanError."""
     if content[: len(MAGIC)] != MAGIC:
         if is_plan_file(content[:16]):
             raise StalePlanError("the plan file has another format version; compile it again")
@@ -112,14 +118,14 @@ def _check_world(made: Mapping[str, str]) -> None:
 
 
 def shapes_of(record: Any) -> tuple[tuple[int, ...], ...]:
-    """The shapes of the inputs that a plan is for."""
+    """Return the shapes of the inputs that a plan is for."""
     return tuple(
         records.sizes(shape, "a plan's input") for shape in records.items(record["shapes"], "shapes")
     )
 
 
 def treated(header: Mapping[str, Any]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The algorithms that were said, by nodes, and the rewrites that were asked for."""
+    """Return the requested algorithms, by nodes, and the requested rewrites."""
     rewrites = records.items(header["rewrites"], "rewrites")
     return records.texts(header["pins"], "algorithms"), tuple(records.text(x, "a rewrite") for x in rewrites)
 
@@ -135,7 +141,7 @@ class _Reader:
         self._check_constants(handle)
 
     def _piece(self, nbytes: Any) -> bytes:
-        """The next bytes of the file."""
+        """Return the next bytes of the file."""
         begin, self.start = self.start, self.start + records.number(nbytes, "a length", 0, len(self.content))
         return self.content[begin : self.start]
 

@@ -1,8 +1,8 @@
 """The records of a plan file's header as the objects that they describe, every field checked before it is used.
 
-What a header says decides where native code reads and writes, so a wrong one must be an error, not a crash: types and
-ranges of all numbers, slots inside their memory, inputs that are what the program takes. Two things cannot be checked
-here and are trusted: machine code, and the plain numbers that it is given (sizes, strides).
+A header decides where native code reads and writes, so a wrong one must be an error, not a crash. Checked are the
+types and ranges of all numbers, that slots lie inside their memory, and that the inputs are those of the program. Two
+things cannot be checked here and are trusted: machine code, and its plain arguments (sizes, strides).
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from cenote.plans.format import TRUSTED, StalePlanError
 from cenote.runtime.program import Program
 from cenote.runtime.steps import IN_PROGRAMS, HostStep, KernelStep, Slot, SlotKind, Step
 
-_MOST_ITEMS = (1 << 31) - 1  # the driver counts them in 32 bits
+# The driver counts items in 32 bits.
+_MOST_ITEMS = (1 << 31) - 1
 _MOST = 1 << 62
-_MOST_BYTES = 1 << 47  # of one address space
-_ALIGNMENT = 64  # bytes, of constants
+# Bytes of one address space.
+_MOST_BYTES = 1 << 47
+# Bytes, of constants.
+_ALIGNMENT = 64
 
 Places = Mapping[tuple[str, int], int]  # bytes of each memory that a slot may name
 
@@ -38,47 +41,47 @@ Places = Mapping[tuple[str, int], int]  # bytes of each memory that a slot may n
 
 
 def refuse(what: str) -> NoReturn:
-    """Say that the file is damaged, and where."""
+    """Raise an error that the file is damaged, and where."""
     raise ModelError(f"the plan file is damaged ({what}); compile it again")
 
 
 def number(value: Any, what: str, least: int = 0, most: int = _MOST) -> int:
-    """A whole number in a range."""
+    """Return a whole number in a range."""
     if type(value) is not int or not least <= value <= most:
         refuse(f"{what} is {value!r:.40}, no whole number from {least} to {most}")
     return value
 
 
 def text(value: Any, what: str) -> str:
-    """A text."""
+    """Return a string."""
     if not isinstance(value, str):
         refuse(f"{what} is {value!r:.40}, no text")
     return value
 
 
 def truth(value: Any, what: str) -> bool:
-    """True or False."""
+    """Return True or False."""
     if not isinstance(value, bool):
         refuse(f"{what} is {value!r:.40}, neither true nor false")
     return value
 
 
 def texts(value: Any, what: str) -> dict[str, str]:
-    """Texts by text."""
+    """Return strings by string."""
     if not isinstance(value, dict):
         refuse(f"{what} is no mapping")
     return {text(name, what): text(item, what) for name, item in value.items()}
 
 
 def items(value: Any, what: str) -> list[Any]:
-    """A list."""
+    """Return a list."""
     if not isinstance(value, list):
         refuse(f"{what} is no list")
     return value
 
 
 def sizes(value: Any, what: str) -> tuple[int, ...]:
-    """A concrete shape whose elements fit in memory."""
+    """Return a concrete shape whose elements fit in memory."""
     for extent in items(value, what):
         if type(extent) is not int or extent < 0:
             refuse(f"{what} has the shape {value!r:.40}")
@@ -89,18 +92,18 @@ def sizes(value: Any, what: str) -> tuple[int, ...]:
 
 @cache
 def element_type(name: str) -> np.dtype[Any]:
-    """A dtype of numbers or booleans, by its name."""
+    """Return a dtype of numbers or booleans, by its name."""
     try:
-        found = dtype_named(text(name, "a dtype"))
+        dtype = dtype_named(text(name, "a dtype"))
     except (TypeError, ValueError, SyntaxError):
         refuse(f"a dtype is {name!r:.40}")
-    if found.kind not in "biufc" and not found.type.__module__.startswith("ml_dtypes"):
+    if dtype.kind not in "biufc" and not dtype.type.__module__.startswith("ml_dtypes"):
         refuse(f"a dtype is {name!r:.40}")
-    return found
+    return dtype
 
 
 def declared(record: Any, what: str) -> Declared:
-    """An input or output as a model declares it."""
+    """Return an input or output as a model declares it."""
     name, dtype, shape = items(record, what)
     for extent in shape or ():
         if extent is not None and not isinstance(extent, str):
@@ -111,7 +114,7 @@ def declared(record: Any, what: str) -> Declared:
 
 
 def constant(record: Any, content: Array) -> Array:
-    """An array that lies in the bytes of all constants."""
+    """Return an array in the bytes of all constants."""
     dtype, shape = element_type(record["dtype"]), sizes(record["shape"], "a constant")
     at, nbytes = number(record["at"], "a constant's place"), math.prod(shape) * dtype.itemsize
     if at % _ALIGNMENT or at + nbytes > content.nbytes:
@@ -124,7 +127,7 @@ def constant(record: Any, content: Array) -> Array:
 
 
 def program(record: Any, constants: Sequence[Array], addresses: Mapping[str, int], threads: int) -> Program:
-    """A program whose steps stay inside its memory."""
+    """Return a program whose steps stay inside its memory."""
     used = tuple(
         constants[number(index, "a constant's index", 0, len(constants) - 1)] for index in record["constants"]
     )
@@ -151,7 +154,8 @@ def program(record: Any, constants: Sequence[Array], addresses: Mapping[str, int
 def check_inputs(
     shapes: Any, takes: Program, inputs: Sequence[Declared], outputs: Sequence[Declared | str]
 ) -> None:
-    """Native code trusts the sizes of what it is given, which the model checks against `inputs` and `shapes`."""
+    """Check a program's inputs against the model's. Native code trusts their sizes; the model checks arrays against
+    `inputs` and `shapes`."""
     if [type.shape for type in takes.inputs] != list(shapes):
         refuse("a program's inputs have other shapes than its plan")
     if [type.dtype for type in takes.inputs] != [each.dtype for each in inputs]:
@@ -187,7 +191,7 @@ def _step(record: Any, addresses: Mapping[str, int], places: Places) -> Step:
 
 
 def _slot(record: Any, places: Places, nbytes: int = 0) -> Slot:
-    """A slot with so many bytes inside its memory."""
+    """Return a slot with so many bytes inside its memory."""
     kind, index, offset = record
     room = places.get((kind, index))
     if room is None or type(index) is not int:
@@ -223,15 +227,15 @@ def _place(record: Any, places: Places) -> tuple[Slot, TensorType] | None:
     if record is None:
         return None
     slot, type = items(record, "a value")
-    found = _type(type, "a value")
-    return _slot(slot, places, found.nbytes), found
+    kind = _type(type, "a value")
+    return _slot(slot, places, kind.nbytes), kind
 
 
 # ---- operators ------------------------------------------------------------------------------------------------------
 
 
 def decode(data: Any) -> Any:
-    """The value that `writer.encode` wrote down. Raises StalePlanError for a class that is no more what it was."""
+    """Return the value that `writer.encode` encoded. Raises StalePlanError for a class that has changed since."""
     if not isinstance(data, dict):
         return data
     if "tuple" in data:
@@ -255,14 +259,14 @@ def _class(module: str, name: str) -> Any:
         refuse(f"it names a class of {module:.80}")
     try:
         with importing():
-            found = getattr(importlib.import_module(module), name)
+            cls = getattr(importlib.import_module(module), name)
     except MissingPackageError:
         raise
     except (ImportError, AttributeError) as error:
         raise _stale(f"{module}.{name}") from error
-    if not (isinstance(found, type) and dataclasses.is_dataclass(found) and found.__module__ == module):
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls) and cls.__module__ == module):
         raise _stale(f"{module}.{name}")
-    return found
+    return cls
 
 
 def _stale(name: str) -> StalePlanError:

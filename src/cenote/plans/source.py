@@ -18,8 +18,8 @@ from cenote.plans.reader import MALFORMED, header_of, mapped, shapes_of, treated
 
 @dataclass(frozen=True)
 class Source:
-    """What a plan file was made from: the model's path and digest, those of its weights' files, options, shapes.
-    `pins`, `rewrites` as in `StoredModel`."""
+    """The origin of a plan file: the model's path and digest, those of its weights' files, options, shapes. `pins`,
+    `rewrites` as in `StoredModel`."""
 
     path: str
     content: str
@@ -31,14 +31,14 @@ class Source:
 
 
 def source_of(path: str | os.PathLike[str]) -> Source | None:
-    """What a plan file was made from; None where that is unknown or unreadable."""
+    """Return the origin of a plan file; None where that is unknown or unreadable."""
     try:
         handle = open_regular(path)
         try:
             header, _ = header_of(mapped(handle))
         finally:
             os.close(handle)
-        found = Source(
+        origin = Source(
             records.text(header["source"], "the source"),
             records.text(header["content"], "the source's digest"),
             records.texts(header["external"], "files with weights"),
@@ -48,11 +48,11 @@ def source_of(path: str | os.PathLike[str]) -> Source | None:
         )
     except (OSError, MemoryError, CenoteError, *MALFORMED):
         return None
-    return found if found.path and found.content else None
+    return origin if origin.path and origin.content else None
 
 
 def is_source(path: str, content: str, external: Mapping[str, str]) -> bool:
-    """Is the model at this path, with its files of weights, the one that had these digests?"""
+    """Return whether the model at this path, with its files of weights, is the one that had these digests."""
     cache_entry = CacheEntry(content, Path(path).parent, {})
     cache_entry.external = external
     return cache_entry.is_of(path)
@@ -61,9 +61,9 @@ def is_source(path: str, content: str, external: Mapping[str, str]) -> bool:
 def with_source(
     stored: StoredModel, source: str | os.PathLike[str], origin: tuple[str, Mapping[str, str] | None] | None
 ) -> StoredModel:
-    """The model with `source` as what it was made from. `origin`: the digests that are known of that already.
+    """Return the stored model with `source` as its origin. `origin`: the digests of that which are known already.
 
-    Raises ArgumentError when the source cannot be read or is another one.
+    Raises ArgumentError when the source cannot be read or is another model.
     """
     try:
         content = fingerprint.of_file(source)

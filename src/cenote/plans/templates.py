@@ -34,29 +34,35 @@ from cenote.runtime.template import (
 def record_of(
     pattern: Pattern, plan: SizedPlan, constant: Callable[[Array], int], encode: Callable[[Any], Any]
 ) -> dict[str, Any]:
-    """The record of a plan; `constant` puts an array among those of the file, `encode` writes an operator down."""
+    """Return the record of a plan; `constant` adds an array to those of the file, `encode` encodes an operator."""
     template = plan.template
     formulas = template.formulas
     return {
-        "pattern": pattern, "text": plan.text.decode(),
+        "pattern": pattern,
+        "text": plan.text.decode(),
         "shapes": [list(shape) for shape in plan.made_with],
-        "source": formulas.source, "code": binascii.b2a_base64(formulas.code).decode(), "python": formulas.python,
+        "source": formulas.source,
+        "code": binascii.b2a_base64(formulas.code).decode(),
+        "python": formulas.python,
         "things": [thing if isinstance(thing, str) else encode(thing) for thing in formulas.things],
         "steps": [_step_record(step, encode) for step in template.steps],
-        "base": _packed(template.base), "positions": _packed(template.positions), "values": _packed(template.values),
+        "base": _packed(template.base),
+        "positions": _packed(template.positions),
+        "values": _packed(template.values),
         "sections": [getattr(template.sections, name) for name in Sections.__dataclass_fields__],
         "places": [[*memory, _packed(positions)] for memory, positions in template.places.items()],
         "inputs": [_type_record(type) for type in template.inputs],
         "outputs": [_type_record(type) for type in template.outputs],
         "constants": [constant(array) for array in template.constants],
-        "names": [list(plan.inputs), list(plan.outputs)], "tail": tail_record(plan.tail, constant, encode),
-    }  # fmt: skip
+        "names": [list(plan.inputs), list(plan.outputs)],
+        "tail": tail_record(plan.tail, constant, encode),
+    }
 
 
 def tail_record(
     tail: Tail | None, constant: Callable[[Array], int], encode: Callable[[Any], Any]
 ) -> dict[str, Any] | None:
-    """The record of what follows a cut."""
+    """Return the record of the rest of a model behind a cut."""
     if tail is None:
         return None
     cut = tail.cut
@@ -67,9 +73,12 @@ def tail_record(
     return {
         "host": [encode(node) for node in cut.host],
         "constants": {name: constant(array) for name, array in cut.constants.items()},
-        "made": list(cut.made), "takes": list(cut.takes), "contents": list(cut.contents), "ends": cut.ends,
+        "made": list(cut.made),
+        "takes": list(cut.takes),
+        "contents": list(cut.contents),
+        "ends": cut.ends,
         "sized": [record_of(*each, constant, encode) for each in tail.classes.plans],
-    }  # fmt: skip
+    }
 
 
 def _step_record(step: KernelTemplate | HostTemplate, encode: Callable[[Any], Any]) -> dict[str, Any]:
@@ -103,7 +112,7 @@ def _packed(numbers: Array) -> str:
 def sized_plan(
     record: Any, constants: Sequence[Array], addresses: Mapping[str, int], threads: int
 ) -> tuple[Pattern, SizedPlan]:
-    """The plan of a record, and the pattern of shapes that it is for."""
+    """Return the plan of a record, and the pattern of shapes that it is for."""
     base, positions, values = (_numbers(record[name]) for name in ("base", "positions", "values"))
     if len(positions) != len(values) or _outside(positions, len(base)) or _outside(values, len(positions)):
         records.refuse("formulas have no places")
@@ -119,19 +128,30 @@ def sized_plan(
         records.refuse("a section is cut short")
     places = {}
     for kind, index, packed in records.items(record["places"], "places"):
-        found = _numbers(packed)
-        if not isinstance(kind, str) or kind not in IN_PROGRAMS or _outside(found, sections.items):
+        offsets = _numbers(packed)
+        if not isinstance(kind, str) or kind not in IN_PROGRAMS or _outside(offsets, sections.items):
             records.refuse(f"there is no {kind!r:.40}")
-        places[IN_PROGRAMS[kind], records.number(index, "a memory")] = found
+        places[IN_PROGRAMS[kind], records.number(index, "a memory")] = offsets
     formulas = Formulas(
-        records.text(record["source"], "formulas"), binascii.a2b_base64(record["code"]),
-        records.text(record["python"], "a version"), tuple(map(_thing, records.items(record["things"], "formulas"))),
-    )  # fmt: skip
+        records.text(record["source"], "formulas"),
+        binascii.a2b_base64(record["code"]),
+        records.text(record["python"], "a version"),
+        tuple(map(_thing, records.items(record["things"], "formulas"))),
+    )
     template = Template(
-        formulas, steps, base, positions, values, sections, places,
-        tuple(_type(item, base) for item in record["inputs"]), tuple(_type(item, base) for item in record["outputs"]),
-        used, driver_abi(), threads,
-    )  # fmt: skip
+        formulas,
+        steps,
+        base,
+        positions,
+        values,
+        sections,
+        places,
+        tuple(_type(item, base) for item in record["inputs"]),
+        tuple(_type(item, base) for item in record["outputs"]),
+        used,
+        driver_abi(),
+        threads,
+    )
     shapes = tuple(records.sizes(shape, "an input") for shape in records.items(record["shapes"], "shapes"))
     inputs, outputs = (_names(names) for names in record["names"])
     if len(inputs) != len(template.inputs) or len(outputs) != len(template.outputs):
@@ -144,7 +164,7 @@ def sized_plan(
 def tail_of(
     record: Any, constants: Sequence[Array], addresses: Mapping[str, int], threads: int
 ) -> Tail | None:
-    """What follows a cut."""
+    """Return the rest of a model behind a cut."""
     if record is None:
         return None
     with importing():
@@ -171,7 +191,7 @@ def _names(record: Any) -> tuple[str, ...]:
 
 
 def _pattern(record: Any) -> Pattern:
-    """Numbers, texts and lists of them, as tuples."""
+    """Return numbers, strings and lists of them, as tuples."""
     if isinstance(record, list):
         return tuple(_pattern(item) for item in record)
     if not isinstance(record, int | str):

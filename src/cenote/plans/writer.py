@@ -1,4 +1,4 @@
-"""Writes plan files. What is in them: `format`."""
+"""Writer of plan files. `format` describes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from cenote.runtime.template import KernelTemplate
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
 
-_PIECE = 4 << 20  # bytes that are written at a time
+# Bytes that are written at a time.
+_PIECE = 4 << 20
 
 
 def save(path: str | os.PathLike[str], model: StoredModel) -> None:
@@ -36,7 +37,8 @@ def save(path: str | os.PathLike[str], model: StoredModel) -> None:
     try:
         with replacing(path, 0o644) as file:
             write(file, model, jit.host_target())
-    except OSError as error:  # it names the file that would have taken the place
+    except OSError as error:
+        # It names the temporary file that was to be renamed.
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
@@ -45,7 +47,7 @@ def write(
 ) -> None:
     """Write a plan file's content. `check` is called now and then, and may raise.
 
-    Raises UnsupportedError for a host step or a text that cannot be written down.
+    Raises UnsupportedError for a host step or a text that cannot be encoded.
     """
     constants = _Constants()
     stored = [
@@ -56,21 +58,31 @@ def write(
     objects = _objects(model, target)
     code = b"".join([*texts, *objects.values()])
     header = {
-        "world": format.world(target), "inputs": [_declared_record(d) for d in model.inputs],
-        "outputs": [_declared_record(d) for d in model.outputs], "metadata": dict(model.metadata),
+        "world": format.world(target),
+        "inputs": [_declared_record(d) for d in model.inputs],
+        "outputs": [_declared_record(d) for d in model.outputs],
+        "metadata": dict(model.metadata),
         "about": dict(model.about),
-        "precision": model.precision, "weights": model.weights,
-        "pins": dict(model.pins), "rewrites": list(model.rewrites),
-        "source": model.source, "content": model.content, "external": dict(model.external),
-        "plans": stored, "sized": sized, "descriptions": [len(text) for text in texts],
+        "precision": model.precision,
+        "weights": model.weights,
+        "pins": dict(model.pins),
+        "rewrites": list(model.rewrites),
+        "source": model.source,
+        "content": model.content,
+        "external": dict(model.external),
+        "plans": stored,
+        "sized": sized,
+        "descriptions": [len(text) for text in texts],
         "kernels": {symbol: len(code) for symbol, code in objects.items()},
         "kernels_digest": hashlib.sha256(code).hexdigest(),
-        "constants": constants.records, "constant_bytes": constants.nbytes,
+        "constants": constants.records,
+        "constant_bytes": constants.nbytes,
         "checksums": checksums(constants.pieces(check)).hex(),
-    }  # fmt: skip
+    }
     try:
         text = json.dumps(header, separators=(",", ":")).encode()
-    except (TypeError, ValueError) as error:  # names or metadata that are not text
+    except (TypeError, ValueError) as error:
+        # Names or metadata that are no strings.
         raise UnsupportedError(f"a plan file cannot hold this model ({error})") from error
     file.write(MAGIC + struct.pack("<Q", len(text)) + hashlib.sha256(text).digest() + text)
     file.write(code)
@@ -84,7 +96,8 @@ def _text(plan: Plan | StoredPlan) -> bytes:
 
 
 def _objects(model: StoredModel, target: Target) -> dict[str, bytes]:
-    """The kernels of all plans and the driver's, so that a process that reads the file asks no other cache."""
+    """Return the kernels of all plans and the driver's, so that a process that reads the file needs no other
+    cache."""
     steps = [step for plan in model.plans.values() for step in plan.program.steps]
     used = {step.symbol for step in steps if isinstance(step, KernelStep)}
     sized = [*model.sized, *(each for tail in model.tails.values() for each in list(tail.classes.plans))]
@@ -96,12 +109,13 @@ def _objects(model: StoredModel, target: Target) -> dict[str, bytes]:
         used |= {symbol for step in kernels for symbol, _ in step.kernels}
     symbols = sorted(used)
     drivers = driver_sources(target)
-    jit.addresses(drivers, target)  # a model without a plan has not asked for them yet
+    # A model without a plan has not requested them yet.
+    jit.addresses(drivers, target)
     return jit.objects([*symbols, *(source.symbol for source in drivers)], target)
 
 
 class _Constants:
-    """Arrays on their way into a file: each once, at a page's start."""
+    """Arrays for a file: each is stored once, at a page's start."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
@@ -124,7 +138,7 @@ class _Constants:
         return self._end
 
     def pieces(self, check: Callable[[], object]) -> Iterator[memoryview]:
-        """The bytes of all, in order."""
+        """Yield the bytes of all arrays, in order."""
         for array in self._arrays:
             content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
             for at in range(0, array.nbytes, _PIECE):
@@ -197,7 +211,7 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def encode(value: Any) -> Any:
-    """An operator or an attribute of one as JSON-able data."""
+    """Return an operator or an attribute of one as data for JSON."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple):
