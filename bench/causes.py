@@ -23,10 +23,11 @@ from typing import Any
 import cenote
 from bench.arguments import output_folder
 from bench.report import table
+from cenote.core.load_options import LoadOptions
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.diagnose import diagnose
 from cenote.diagnosis.registry import CAUSES
-from cenote.loading import load_treated
+from cenote.loading import load_with
 from cenote.profile.data import Profile
 from cenote.profile.measure import profile
 from tests.diagnosis.causes import SAMPLES
@@ -146,7 +147,7 @@ def told(found: Profile, sample: Sample, environment: Mapping[str, Any]) -> Prof
 
 def loaded(sample: Sample) -> cenote.Model:
     """The sample's model under its options."""
-    return load_treated(sample.model.SerializeToString(), **sample.options)
+    return load_with(sample.model.SerializeToString(), LoadOptions(**sample.options))
 
 
 @contextlib.contextmanager

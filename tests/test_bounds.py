@@ -34,7 +34,7 @@ def noise(*shape: int) -> Array:
 
 
 def arena_of(model: cenote.Model) -> Array:
-    (place,) = model._options.workplaces._free
+    (place,) = model._shared.workplaces._free
     return place.arena.array
 
 
@@ -59,7 +59,7 @@ def test_memory_is_taken_once(threads: int, batch: str) -> None:
 
 def test_runs_at_once_have_memory_for_the_largest_each() -> None:
     model = cenote.load(model_of(), threads=1, shapes={"x": (2, 3, "h<=64", "w<=64")})
-    places = model._options.workplaces
+    places = model._shared.workplaces
     small = model.plan_for({"x": (2, 3, 8, 8)}).program
     first, second = places.take(small), places.take(small)
     assert first.arena.array.nbytes == second.arena.array.nbytes > small.arena_bytes

@@ -97,7 +97,7 @@ def test_a_pickle_holds_the_options(path: Path) -> None:
     assert (again.threads, again.precision, again.denormals) == (1, "exact", "flush")
     with pytest.raises(cenote.ShapeError, match="at most 8"):
         again(np.zeros((1, 2, 9, 8), np.float32))
-    assert again._options.weights == "bfloat16"
+    assert again._shared.options.weights == "bfloat16"
 
 
 def test_a_pickle_names_its_file_wherever_it_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_a_closed_model_runs_no_more_and_holds_nothing(path: Path) -> None:
     with cenote.load(path) as model:
         model(X)
         held = weakref.ref(model.plan.program)
-        arena = weakref.ref(model._options.workplaces)
+        arena = weakref.ref(model._shared.workplaces)
     calls: list[Callable[[], Any]] = [
         lambda: model(X),
         lambda: model.run({"x": X}),

@@ -11,10 +11,8 @@ from typing import get_args
 
 import pytest
 
-from cenote.core import options
 from cenote.functional import arguments, types
 from cenote.functional.pool import weighted
-from cenote.stage import PRECISIONS, TUNINGS, WEIGHTS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = """
@@ -64,8 +62,6 @@ def test_a_type_checker_finds_what_is_wrong_and_nothing_else(tmp_path: Path) -> 
 
 
 def test_the_words_are_those_that_are_taken() -> None:
-    assert (get_args(options.Precision), get_args(options.Weights)) == (PRECISIONS, WEIGHTS)
-    assert get_args(options.Tune) == TUNINGS
     assert set(get_args(types.Rules)) == set(arguments.SEMANTICS)
     for rank, kind in ((1, types.Layout1), (2, types.Layout2), (3, types.Layout3)):
         letters = arguments.LETTERS[rank]

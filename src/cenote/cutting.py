@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from cenote.core.errors import ArgumentError, CenoteError, UnsupportedError, near
+from cenote.core.load_options import LoadOptions
 from cenote.core.types import Declared, TensorType
-from cenote.frontends.formats import Format, import_model
+from cenote.frontends.formats import import_model
 from cenote.frontends.imported import Ends, ImportedModel
 from cenote.graph.conditional import Refused
 from cenote.graph.graph import Graph
@@ -23,20 +24,14 @@ from cenote.passes.specialize import specialize
 _OPEN = 64  # what counts as the size of a dimension that is not known, where types of values are asked for
 
 
-def read(
-    source: Any,
-    format: Format | None = None,
-    signature: str | None = None,
-    inputs: tuple[str, ...] | None = None,
-    outputs: tuple[str, ...] | None = None,
-) -> ImportedModel:
-    """A model as its file has it, or between values by name.
+def read(source: Any, options: LoadOptions) -> ImportedModel:
+    """A model as its file has it, or between values by name, as `options` say.
 
     Raises what `frontends.formats.import_model` raises; ArgumentError for a name that no value has, and where the
     outputs need inputs that are not named; UnsupportedError for an input whose type cannot be told.
     """
-    ends = Ends(inputs, outputs)
-    imported = import_model(source, format, signature, ends=ends)
+    ends = Ends(options.inputs, options.outputs)
+    imported = import_model(source, options.format, options.signature, ends=ends)
     if not ends or imported.between:
         return imported
     graph = _cut(imported.graph, ends, imported.inside)

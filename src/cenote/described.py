@@ -11,7 +11,7 @@ from cenote.core.types import Declared
 from cenote.planned import Planned
 from cenote.plans.format import Classes, StoredPlan
 from cenote.runtime.signature import Signature
-from cenote.stage import NoPlan, Options, Stages
+from cenote.stage import NoPlan, Shared, Stages
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -25,7 +25,7 @@ class Described:
     inputs: tuple[Declared, ...]
     output_names: tuple[str, ...]
     declared_outputs: tuple[Declared, ...]
-    _options: Options
+    _shared: Shared
     _signature: Signature
     _classes: Classes
     _stages: Stages
@@ -35,17 +35,17 @@ class Described:
     @property
     def threads(self) -> int:
         """Threads per inference, the caller's included."""
-        return self._options.threads
+        return self._shared.threads
 
     @property
     def precision(self) -> str:
         """ "fast", or "exact": convolutions without Winograd, sums of products in shorter chains."""
-        return self._options.precision
+        return self._shared.options.precision
 
     @property
     def denormals(self) -> str:
         """ "preserve", or "flush": numbers too small for full precision count as zero."""
-        return self._options.denormals
+        return self._shared.denormals
 
     @property
     def outputs(self) -> tuple[Declared, ...]:

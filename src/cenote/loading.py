@@ -7,8 +7,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -20,26 +19,22 @@ from cenote.core.errors import (
     ModelError,
     UnsupportedError,
     refusals,
-    shown,
 )
+from cenote.core.load_options import NO_OPTIONS, OPTIONS, LoadOptions
 from cenote.core.locks import importing
-from cenote.core.options import Denormals, Precision, Tune, Weights
+from cenote.core.options import Denormals, Format, Precision, Tune, Weights
 from cenote.core.packages import MissingPackageError
 from cenote.model import Again, Model
 from cenote.planned import Interface
 from cenote.plans.cache import CacheEntry, cache_entry_of, content_of
 from cenote.plans.format import is_plan_at, is_plan_file
-from cenote.runtime.bounds import without_bounds
-from cenote.runtime.threads import resolve_threads
-from cenote.stage import Options
+from cenote.stage import Shared
 from cenote.values import ModelsOfValues
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from cenote.frontends.formats import Format
     from cenote.graph.graph import Graph, OwnedGraph
-    from cenote.plans.source import Source as PlanSource
 
 _log = logging.getLogger(__name__)
 _MAIN_FILES = ("saved_model.pb", "layers.json")
@@ -73,11 +68,9 @@ def load(
     layers (Gemm, one row at a time) in that type, which nearly halves their time and rounds each weight relatively by
     up to 2^-9 or 2^-12. `tune`: where a layer can be computed in several ways that the cost model finds close, "full"
     times them now, on one thread (a few seconds for a large network), and keeps the figures in the cache; "cached" uses
-    the figures kept there, the cost model for other layers; "off" is the cost model alone. `print(model.plan)` shows
-    what was chosen and why; loads that find the same figures give the same bits. `denormals`: "preserve" computes with
-    numbers below the smallest normal one (1.2e-38 in float32) as IEEE 754 says, which processors do slowly (a model
-    that is full of them can take 74 times as long); "flush" may take and give zero for them, in native kernels. By
-    default what CENOTE_DENORMALS says, "preserve" without it. It is no part of a plan.
+    the figures kept there; "off" is the cost model alone. `denormals`: "preserve" computes with numbers below the
+    smallest normal one (1.2e-38 in float32) as IEEE 754 says, which is slow; "flush" may take and give zero for them,
+    in native kernels. By default what CENOTE_DENORMALS says. It is no part of a plan.
 
     `shapes` says more about inputs than the model does, by input name, with an entry per axis: a size fixes a symbolic
     dimension; "h<=640" bounds it; "h", or None, leaves it open (the name is for the reader, and ties dimensions that
@@ -96,50 +89,32 @@ def load(
 
     The compiled model is kept in the cache (but for file objects and ModelProtos). A later load of the same content, by
     any process, compiles nothing and shares the weights with the others. CENOTE_PLAN_CACHE limits the megabytes kept.
-    Models with loops, strings, sequences or optionals are planned at each load; only their kernels are kept.
+    Of models with loops, strings, sequences or optionals only the kernels are kept.
 
     Raises MissingFileError (a ModelError and a FileNotFoundError) where there is no such file, ModelError for what is
     no valid model or cannot be read, UnsupportedError for a valid one that Cenote cannot run (the message names the
     node), ArgumentError for a bad argument, a name that no value has and an input that is needed and not named,
     CapacityError where there is not enough memory.
     """
-    ways = locals()  # the arguments, as they are given
-    return _load(ways.pop("source"), ways)
+    return load_with(source, LoadOptions(
+        threads=threads, precision=precision, weights=weights, tune=tune, denormals=denormals,
+        shapes={} if shapes is None else shapes, format=format, signature=signature, inputs=inputs, outputs=outputs,
+    ))  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Treated:
-    """How a model is compiled besides the options of `load`: the algorithms of some nodes, by their names as `cenote
-    inspect` shows them, and rewrites of the graph (`core.options.Rewrite`)."""
-
-    pins: Mapping[str, str] = field(default_factory=dict)
-    rewrites: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.pins or self.rewrites)
-
-
-_UNTREATED = Treated()
-
-
-def load_treated(
-    source: Any, pins: Mapping[str, str] | None = None, rewrites: Sequence[str] = (), **options: Any
+def load_with(
+    source: str | os.PathLike[str] | bytes | BinaryIO | ModelProto, options: LoadOptions = NO_OPTIONS
 ) -> Model:
-    """`load` with what `Model.treat` tries, and `cenote diagnose --apply` writes into plan files: see `Treated`.
+    """`load` with its options as one value. Besides, it has what `Model.treat` tries: algorithms (`pins`) and rewrites.
 
-    Raises ArgumentError where there is no such node, it has no such algorithm, or a rewrite is not known,
-    UnsupportedError for a plan file (its algorithms are chosen), as `load`.
+    Raises ArgumentError where there is no such node or it has no such algorithm, UnsupportedError for those of a plan
+    file (its algorithms are chosen), and as `load`.
     """
-    return _load(source, {**(load.__kwdefaults__ or {}), **options}, Treated(pins or {}, tuple(rewrites)))
-
-
-def _load(source: Any, ways: dict[str, Any], treated: Treated = _UNTREATED) -> Model:
-    """`load`, and what loads the model again."""
     with refusals("loading a model"):
         source = _kept(source)
-        model = _loaded(source, dict(ways), treated)
-    model._again = _again(source, model, ways, treated)
-    model._changed = partial(_changed, source, ways, treated)
+        model = _loaded(source, options)
+    model._again = _again(source, model, options)
+    model._changed = partial(_changed, source, options)
     return model
 
 
@@ -155,77 +130,59 @@ def _kept(source: Any) -> Any:
     return made
 
 
-def _loaded(source: Any, ways: dict[str, Any], treated: Treated) -> Model:
+def _loaded(source: Any, options: LoadOptions) -> Model:
     if isinstance(source, str | os.PathLike) and is_plan_at(source):
-        if treated:
+        if options.treated:
             raise UnsupportedError(f"{source} is a plan file: its algorithms are chosen; use its model")
-        if ways["inputs"] is not None or ways["outputs"] is not None:
+        if options.inputs is not None or options.outputs is not None:
             raise UnsupportedError(
                 f"{source} is a plan file: its inputs and outputs are settled; use its model"
             )
-        return _load_plan(source, ways["threads"], ways["denormals"], ways["shapes"])
+        return _load_plan(source, options)
     if is_plan_file(_start(source)):
         raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
-    reading = {name: ways.pop(name) for name in ("format", "signature", "inputs", "outputs")}
-    for name in ("inputs", "outputs"):
-        reading[name] = value_names(name, reading[name])
-    pins = treated.pins
-    options = Options(resolve_threads(ways.pop("threads")), **ways, pins=pins, rewrites=treated.rewrites)
-    model = _load_graph(main_file(source), options, reading)
-    model._whole = not any(reading.values())
-    if pins and (plans := model.plans):  # of symbolic sizes there are none yet
+    model = _load_graph(main_file(source), Shared(options))
+    if options.pins and (plans := model.plans):  # of symbolic sizes there are none yet
         nodes = {step.node for plan in plans for step in plan.describe().steps}
-        if unknown := sorted(set(pins) - nodes):
+        if unknown := sorted(set(options.pins) - nodes):
             raise ArgumentError(f"pins: no step is of a node {', '.join(map(repr, unknown))}")
     return model
 
 
-def value_names(argument: str, given: object) -> tuple[str, ...] | None:
-    """`inputs` or `outputs` of `load`. Raises ArgumentError for what is no list of names, and a name given twice."""
-    if given is None:
-        return None
-    names = () if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
-    if not names or not all(isinstance(name, str) and name for name in names):
-        raise ArgumentError(f"{argument}: takes a list of names, not {shown(given)}")
-    if len(set(names)) != len(names):
-        raise ArgumentError(f"{argument}: names a value twice: {', '.join(names)}")
-    return names
-
-
-def _again(source: Any, model: Model, ways: dict[str, Any], treated: Treated) -> Again | str:
+def _again(source: Any, model: Model, options: LoadOptions) -> Again | str:
     """What loads the model again, where its pickle is read; or why nothing can."""
     if hasattr(source, "read"):
         return "it was read from an open file; load it from its path or its bytes"
     if not isinstance(source, str | os.PathLike):
-        return load_again, (source, "", ways, treated)
+        return load_again, (source, "", options)
     path = os.path.abspath(source)
-    return load_again, (path, "" if is_plan_at(path) else model.content, ways, treated)
+    return load_again, (path, "" if is_plan_at(path) else model.content, options)
 
 
-def load_again(source: Any, content: str, ways: Mapping[str, Any], treated: Treated) -> Model:
+def load_again(source: Any, content: str, options: LoadOptions) -> Model:
     """`load` for a pickle. `content`: the digest that a file must have, if it is known.
 
     Raises ModelError where the file has changed since, and as `load`.
     """
     if content and content_of(main_file(source)) not in (None, content):
         raise ModelError(f"{source} has changed since the model was pickled; load it, and pickle that")
-    return _load(source, dict(ways), treated)
+    return load_with(source, options)
 
 
-def _changed(source: Any, ways: Mapping[str, Any], kept: Treated, /, **others: Any) -> Model:
-    """A model of the same source under other options: of `load`, or `pins` and `rewrites`, besides those it has."""
+def _changed(source: Any, kept: LoadOptions, /, **others: Any) -> Model:
+    """A model of the same source under other options; pins and rewrites are added to those it has."""
     if hasattr(source, "read"):
         raise UnsupportedError(
             "the model was read from an open file; load it by its path to try other options"
         )
     plan = isinstance(source, str | os.PathLike) and is_plan_at(source)
-    if plan and (fixed := sorted({*others} - {"threads", "denormals"})):
+    if plan and (fixed := sorted(name for name in others if OPTIONS[name].keyed)):
         raise UnsupportedError(
             f"{source} is a plan file, in which {', '.join(fixed)} cannot be changed; use the model it was made from"
         )
-    pins = {**kept.pins, **others.pop("pins", {})}
-    rewrites = tuple(dict.fromkeys((*kept.rewrites, *others.pop("rewrites", ()))))
-    return _load(source, {**ways, **others}, Treated(pins, rewrites))
+    others["pins"] = {**kept.pins, **others.get("pins", {})}
+    others["rewrites"] = tuple(dict.fromkeys((*kept.rewrites, *others.get("rewrites", ()))))
+    return load_with(source, kept.changed(**others))
 
 
 def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
@@ -248,72 +205,55 @@ def main_file(source: Any) -> Any:
     return source
 
 
-def _load_graph(source: Any, options: Options, reading: Mapping[str, Any]) -> Model:
-    """The model of a source, and what gives the values inside it; `reading` says how the file is to be read."""
-    ways = {"precision": options.precision, "weights": options.weights, "tune": options.tune}
-    ways |= {name: str(value) for name, value in reading.items() if value is not None}
-    if options.pins:
-        ways["pins"] = repr(sorted(options.pins.items()))
-    if options.rewrites:
-        ways["rewrites"] = repr(options.rewrites)
-    if options.shapes:
-        ways["shapes"] = without_bounds(options.shapes)
-    cache_entry = cache_entry_of(source, ways)
-    model = _found_or_made(source, options, reading, cache_entry)
-    if hasattr(source, "read"):
-        return model
-    graph = _graph_of(source, cache_entry, reading)
-
-    def entry_of(more: Mapping[str, str]) -> CacheEntry | None:
-        found = cache_entry_of(source, {**ways, **more})
-        if found is not None and cache_entry is not None:
-            found.external = cache_entry.external
-        return found
-
-    model._of_values = ModelsOfValues(graph, options, entry_of)
+def _load_graph(source: Any, shared: Shared) -> Model:
+    """The model of a source, and what gives the values inside it."""
+    cache_entry = cache_entry_of(source, shared.options)
+    model = _found_or_made(source, shared, cache_entry)
+    if not hasattr(source, "read"):
+        graph = _graph_of(source, cache_entry, shared.options)
+        model._of_values = ModelsOfValues(graph, shared, cache_entry)
     return model
 
 
-def _found_or_made(
-    source: Any, options: Options, reading: Mapping[str, Any], cache_entry: CacheEntry | None
-) -> Model:
+def _found_or_made(source: Any, shared: Shared, cache_entry: CacheEntry | None) -> Model:
     """A model out of the cache, or compiled."""
-    stored = None if cache_entry is None else cache_entry.find(None, options.threads)
+    stored = None if cache_entry is None else cache_entry.find(None, shared.threads)
     shown = source if isinstance(source, str | os.PathLike) else f"a model of type {type(source).__name__}"
     if cache_entry is not None and stored is not None:
         _log.info("%s: from the cache", shown)
-        return Model.from_stored(stored, options, cache_entry, cache(_graph_of(source, cache_entry, reading)))
+        graph_again = cache(_graph_of(source, cache_entry, shared.options))
+        return Model.from_stored(stored, shared, cache_entry, graph_again)
     start = time.perf_counter()
     jit.prepare()
-    graph, interface = _imported(source, cache_entry, reading)
-    model = Model.from_graph(graph, interface, options, cache_entry)
+    graph, interface = _imported(source, cache_entry, shared.options)
+    model = Model.from_graph(graph, interface, shared, cache_entry)
     _log.info("%s: not in the cache, prepared in %.2f s", shown, time.perf_counter() - start)
     return model
 
 
 @collector_paused()
 def _imported(
-    source: Any, cache_entry: CacheEntry | None, reading: Mapping[str, Any]
+    source: Any, cache_entry: CacheEntry | None, options: LoadOptions
 ) -> tuple[OwnedGraph, Interface]:
     """The graph of a model, and its interface with the outputs that have a type."""
     with importing():
         from cenote import cutting
         from cenote.graph.graph import OwnedGraph
 
-    imported = cutting.read(source, **reading)
+    imported = cutting.read(source, options)
     if cache_entry is not None:
         cache_entry.note_external(imported.external)
     outputs = tuple(imported.outputs.values())
     return OwnedGraph(imported.graph), Interface((), outputs, imported.metadata, imported.about)
 
 
-def _graph_of(source: Any, cache_entry: CacheEntry | None, reading: Mapping[str, Any]) -> Callable[[], Graph]:
+def _graph_of(source: Any, cache_entry: CacheEntry | None, options: LoadOptions) -> Callable[[], Graph]:
     """Reads the graph of a model again, which must not have changed."""
 
     def graph() -> Graph:
         if cache_entry is not None and not cache_entry.is_of(source):
             raise ModelError(f"{source} has changed since it was loaded, and is needed again; load it anew")
-        return _imported(source, None, reading)[0].take()
+        return _imported(source, None, options)[0].take()
 
     return graph
 
@@ -333,18 +273,13 @@ def _start(source: Any) -> bytes:
     return b""
 
 
-def _load_plan(
-    path: str | os.PathLike[str],
-    threads: int | None,
-    denormals: Denormals | None,
-    shapes: Mapping[str, Sequence[int | str | None]] | None,
-) -> Model:
+def _load_plan(path: str | os.PathLike[str], options: LoadOptions) -> Model:
     """A plan file's model; one that is stale or damaged is compiled anew when the model it was made from is at hand.
 
     That model must be what it was, its weights included: a file that happens to lie at its path is not used.
     """
     try:
-        return Model.from_plan_file(path, threads, denormals, shapes)
+        return Model.from_plan_file(path, options)
     except (UnsupportedError, ModelError) as error:
         problem = error
     with importing():
@@ -358,10 +293,8 @@ def _load_plan(
             f"{problem}; the model that it was made from, {made_from.path}, has changed since and is not used"
         ) from problem
     _log.info("%s; compiled anew from %s", problem, made_from.path)
-    options: dict[str, Any] = dict(made_from.options)  # checked when the plan was read
-    options |= {"threads": threads, "denormals": denormals, "shapes": shapes}
     try:
-        model = _with_pins(made_from, problem, options)
+        model = _with_pins(made_from.path, options.of_plan(made_from.options.record()), problem)
     except MissingPackageError as missing:
         raise missing.located(str(problem)) from problem
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
@@ -371,19 +304,18 @@ def _load_plan(
     return model
 
 
-def _with_pins(made_from: PlanSource, problem: CenoteError, options: dict[str, Any]) -> Model:
+def _with_pins(source: str, options: LoadOptions, problem: CenoteError) -> Model:
     """The model of a plan, compiled anew as the plan was. What `cenote diagnose --apply` chose was measured where the
     plan was made: it stays as far as it is to be had, and whoever loads is told."""
-    pins, rewrites = made_from.pins, made_from.rewrites
-    advice = "measure here: cenote diagnose --apply"
+    pins, advice = options.pins, "measure here: cenote diagnose --apply"
     try:
-        model = load_treated(made_from.path, pins, rewrites, **options)
+        model = load_with(source, options)
     except ArgumentError as error:
         if not pins:
             raise
         told = f"{problem}; the algorithms that were chosen for {len(pins)} node(s) are not kept ({error}); {advice}"
         warnings.warn(told, RuntimeWarning, stacklevel=2)
-        return load_treated(made_from.path, {}, rewrites, **options)
+        return load_with(source, options.changed(pins={}))
     if pins:
         told = f"{problem}; the algorithms that were chosen for {len(pins)} node(s) there are kept; {advice}"
         warnings.warn(told, RuntimeWarning, stacklevel=2)

@@ -12,6 +12,7 @@ import numpy as np
 
 from cenote.core.containers import all_tensors, given_back
 from cenote.core.errors import ArgumentError, InputError, refusals, shown
+from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared
 from cenote.described import Described
@@ -26,7 +27,7 @@ from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Signature
 from cenote.runtime.threads import resolve_threads
 from cenote.sized import check_kept
-from cenote.stage import Options, closed, no_changes, no_values
+from cenote.stage import Shared, closed, no_changes, no_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -50,22 +51,21 @@ class Model(Described):
     A model can be pickled, and is a context manager that closes it.
     """
 
-    def __init__(self, interface: Interface, options: Options, cache_entry: CacheEntry | None = None) -> None:
-        inputs, bounds = narrowed(interface.inputs, options.shapes)
+    def __init__(self, interface: Interface, shared: Shared, cache_entry: CacheEntry | None = None) -> None:
+        inputs, bounds = narrowed(interface.inputs, shared.options.shapes)
         self.inputs: tuple[Declared, ...] = inputs
         self.declared_outputs = interface.outputs
         self.output_names = interface.output_names
         self.metadata = dict(interface.metadata)
         self.about = dict(interface.about)
-        self._options = options
+        self._shared = shared
         self._signature = Signature(inputs, bounds)
         interface = Interface(inputs, interface.outputs, self.metadata, self.about)
-        self._plans = Planned(interface, self._signature, options, cache_entry)
+        self._plans = Planned(interface, self._signature, shared, cache_entry)
         self._stages, self._classes = self._plans.by_shapes, self._plans.classes
         # Digests of the model that this one was made from, and of its files of weights, where they are known.
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
         self._of_values: Callable[[Sequence[str]], Model] = no_values  # the model that gives other values
-        self._whole = True  # it is all of its file, read without being told how
         self._again: Again | str = "it was not made by cenote.load"  # or why it cannot be loaded again
         self._changed: Callable[..., Model] = no_changes  # the model under other options
 
@@ -73,7 +73,7 @@ class Model(Described):
     def from_graph(
         source: OwnedGraph,
         interface: Interface,
-        options: Options,
+        shared: Shared,
         cache_entry: CacheEntry | None = None,
     ) -> Model:
         """A model out of an imported graph, compiled now if its shapes are fixed.
@@ -87,7 +87,7 @@ class Model(Described):
         declared = {output.name: output for output in interface.outputs}
         made = tuple(declared.get(name, Declared(name, FLOAT32, None)) for name in graph.outputs)
         interface = Interface(graph.inputs, made, interface.metadata, interface.about)
-        model = Model(interface, options, cache_entry)
+        model = Model(interface, shared, cache_entry)
         handover = OwnedGraph(graph)
         del graph
         model._plans.compile(handover)
@@ -96,33 +96,25 @@ class Model(Described):
     @staticmethod
     def from_stored(
         stored: StoredModel,
-        options: Options,
+        shared: Shared,
         cache_entry: CacheEntry | None = None,
         source: Callable[[], Graph] | None = None,
     ) -> Model:
         """A model out of a plan file or the cache. `source` gives the graph for shapes that it has no plan for."""
         interface = Interface(stored.inputs, stored.outputs, stored.metadata, stored.about)
-        model = Model(interface, options, cache_entry)
+        model = Model(interface, shared, cache_entry)
         model._plans.take(stored, source)
         return model
 
     @staticmethod
-    def from_plan_file(
-        path: str | PathLike[str],
-        threads: int | None,
-        denormals: str | None = None,
-        shapes: Mapping[str, Any] | None = None,
-    ) -> Model:
+    def from_plan_file(path: str | PathLike[str], options: LoadOptions) -> Model:
         """A model out of a plan file; errors as `reader.read`."""
-        count = resolve_threads(threads)
-        stored = reader.read(path, count)
-        options = Options(
-            count, stored.precision, stored.weights, "cached", denormals, shapes, stored.pins, stored.rewrites
-        )
-        model = Model.from_stored(stored, options)
+        stored = reader.read(path, resolve_threads(options.threads))
+        shared = Shared(options.of_plan(stored.options.record()))
+        model = Model.from_stored(stored, shared)
         model._origin = (stored.content, stored.external) if stored.content else None
         # Memory and outputs' types are there before the first run.
-        for _, sized in reversed(stored.sized if shapes is None else ()):
+        for _, sized in reversed(() if options.shapes else stored.sized):
             model._plans.at(sized.made_with)
         return model
 
@@ -152,7 +144,12 @@ class Model(Described):
 
         with refusals(f"a plan file of {len(self._stages)} sets of shapes"):
             stored = self._plans.stored(list(self._plans.own()), self._plans.classes.plans)
-            writer.save(path, with_source(stored, source, self._origin) if source and self._whole else stored)
+            writer.save(
+                path,
+                with_source(stored, source, self._origin)
+                if source and self._shared.options.whole
+                else stored,
+            )
 
     @property
     def content(self) -> str:

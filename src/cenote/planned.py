@@ -19,7 +19,7 @@ from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, Stored
 from cenote.runtime.program import Program
 from cenote.runtime.signature import Shapes, Signature
 from cenote.sized import compile_class, part_of, supply
-from cenote.stage import Options, Stage, Stages, Submodel, closed, no_plan_for
+from cenote.stage import Shared, Stage, Stages, Submodel, closed, no_plan_for
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -48,11 +48,11 @@ class Planned:
         self,
         interface: Interface,
         signature: Signature,
-        options: Options,
+        shared: Shared,
         cache_entry: CacheEntry | None = None,
     ) -> None:
-        self.interface, self.signature, self.options = interface, signature, options
-        options.submodel = self._submodel
+        self.interface, self.signature, self.shared = interface, signature, shared
+        shared.submodel = self._submodel
         self.by_shapes = Stages()
         self.classes = Classes()
         self.source: Callable[[], Graph] | None = None
@@ -77,7 +77,7 @@ class Planned:
             return
         handover = OwnedGraph(graph)
         del graph
-        self.by_shapes[known] = Stage.compile(handover, self.signature.types(known), self.options)
+        self.by_shapes[known] = Stage.compile(handover, self.signature.types(known), self.shared)
         self.by_shapes[known].plan.program.prepare()
         self.keep()
 
@@ -96,7 +96,7 @@ class Planned:
     def _adopt(self, shapes: Shapes, plan: Plan | StoredPlan, tail: Tail | None = None) -> Stage:
         """A stage of a plan that was read."""
         outputs = self.interface.output_names if tail is None else tail.cut.made
-        stage = Stage(plan, [*self.signature.by_name], outputs, self.options, tail)
+        stage = Stage(plan, [*self.signature.by_name], outputs, self.shared, tail)
         stage.plan.program.prepare()
         self.by_shapes[shapes] = stage
         return stage
@@ -113,7 +113,7 @@ class Planned:
 
     def at(self, shapes: Shapes) -> Stage:
         """The stage for these shapes: one that there is, out of a class or the cache, or compiled."""
-        with refusals("a plan for new shapes"), self.options.guard.lock:
+        with refusals("a plan for new shapes"), self.shared.guard.lock:
             self.check_open()
             found = self.by_shapes.get(shapes)
             if found is not None:
@@ -124,10 +124,10 @@ class Planned:
 
     def _new(self, shapes: Shapes, types: Mapping[str, TensorType]) -> Stage:
         pattern, numbers = self.signature.dimensions(shapes)
-        found = self.classes.find(pattern, numbers, self.options.workplaces)
+        found = self.classes.find(pattern, numbers, self.shared.workplaces)
         if found is not None:
-            return Stage.of_class(found, numbers, self.options)
-        stored = None if self._cache_entry is None else self._cache_entry.find(shapes, self.options.threads)
+            return Stage.of_class(found, numbers, self.shared)
+        stored = None if self._cache_entry is None else self._cache_entry.find(shapes, self.shared.threads)
         if stored is not None and shapes in stored.plans:
             tail = stored.tails.get(shapes)
             if tail is not None and self.source is not None:
@@ -135,16 +135,16 @@ class Planned:
             return self._adopt(shapes, stored.plans[shapes], tail)
         if self.source is not None:
             part = part_of(self.source, self.signature, pattern)
-            found = compile_class(self.classes, pattern, numbers, part, self.options)
+            found = compile_class(self.classes, pattern, numbers, part, self.shared)
             if found is not None:
                 self.keep()
-                return Stage.of_class(found, numbers, self.options)
+                return Stage.of_class(found, numbers, self.shared)
         if self.source is None:
             raise no_plan_for(self.by_shapes)
         with importing():
             from cenote.graph.graph import OwnedGraph
 
-        stage = self.by_shapes[shapes] = Stage.compile(OwnedGraph(self.source()), types, self.options)
+        stage = self.by_shapes[shapes] = Stage.compile(OwnedGraph(self.source()), types, self.shared)
         self.classes.failed.add(pattern)  # nothing was wrong with these sizes: others will not be tried
         self.keep(shapes)
         return stage
@@ -161,13 +161,10 @@ class Planned:
             self.interface.inputs,
             self.interface.outputs,
             self.interface.metadata,
-            self.options.precision,
-            self.options.weights,
+            self.shared.options,
             {key: self.by_shapes[key].plan for key in shapes},
             sized,
             {key: tail for key in shapes if (tail := self.by_shapes[key].tail) is not None},
-            pins=self.options.pins,
-            rewrites=self.options.rewrites,
             about=self.interface.about,
         )
 
@@ -182,14 +179,14 @@ class Planned:
 
     def close(self) -> None:
         """Let go of plans, weights and memory; runs that are under way end as they would have."""
-        with self.options.guard.lock:
+        with self.shared.guard.lock:
             self._closed = True
             self.by_shapes.clear()
             self.by_shapes.taken = 0
             self.source = self._cache_entry = None
             self.classes.plans.clear()
             self.answered()
-            self.options.close()
+            self.shared.close()
 
     # ---- running --------------------------------------------------------------------------------------------------
 
@@ -204,16 +201,16 @@ class Planned:
         """The outputs in order of a stage that others follow, as values of graphs: sequences are packed."""
         with refusals("a run in stages"):
             results = stage.run(dict(zip(self.signature.by_name, arrays, strict=True)))
-            if self.options.changed:
-                with self.options.guard.lock:
-                    self.options.changed = False
+            if self.shared.changed:
+                with self.shared.guard.lock:
+                    self.shared.changed = False
                     self.keep()
         return [results[name] for name in self.interface.output_names]
 
     def _submodel(self, graph: Graph) -> Submodel:
         """Runs a graph inside of this model, which is compiled when it first runs."""
         outputs = tuple(Declared(name, FLOAT32, None) for name in graph.outputs)
-        inside = Planned(Interface(graph.inputs, outputs), Signature(graph.inputs), self.options.inside())
+        inside = Planned(Interface(graph.inputs, outputs), Signature(graph.inputs), self.shared.inside())
         inside.source = lambda: graph
         return _Inside(inside)
 

@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 _MOST_CLASSES = 32  # of a model or a tail; sizes of more are compiled for themselves
 
 
-class Options(Protocol):
-    """Of what all stages of a model share (`stage.Options`), what plans for sizes need."""
+class Sharing(Protocol):
+    """The part of `stage.Shared` that plans for sizes need."""
 
     workplaces: Workplaces
 
@@ -97,19 +97,19 @@ def check_kept(tail: Tail | None) -> None:
 
 
 def compile_class(
-    classes: Classes, pattern: Pattern, numbers: Sequence[int], part: Part, options: Options
+    classes: Classes, pattern: Pattern, numbers: Sequence[int], part: Part, shared: Sharing
 ) -> tuple[SizedPlan, StoredPlan] | None:
     """Compile the class of these numbers; None where that is not possible: they are then compiled for themselves."""
     if not numbers or pattern in classes.failed or len(classes.plans) >= _MOST_CLASSES:
         return None
     try:
-        sized = _compiled(part, numbers, options.compilation)
+        sized = _compiled(part, numbers, shared.compilation)
     except (MemoryError, CapacityError, CodegenError, OSError, FormulaError):
         raise  # nothing that other sizes would mend
     except Exception as error:  # a Size cannot give what was asked of it, or the shapes are wrong: told next
         _log.info("no plan for all sizes: %s: %s", type(error).__name__, error)
         return None
-    plan = sized.at(numbers, options.workplaces)
+    plan = sized.at(numbers, shared.workplaces)
     if plan is None:
         return None
     classes.plans.insert(0, (pattern, sized))

@@ -17,14 +17,15 @@ import numpy as np
 from cenote.core import settings
 from cenote.core.cached import cached_property
 from cenote.core.collector import collector_paused
-from cenote.core.errors import ArgumentError, InputError, ShapeError, UnsupportedError, shown
+from cenote.core.errors import InputError, ShapeError, UnsupportedError
+from cenote.core.load_options import LoadOptions
 from cenote.core.locks import Guard, importing
-from cenote.core.options import DENORMALS, PRECISIONS, REWRITES, TUNINGS, WEIGHTS
 from cenote.core.types import Array, Declared, TensorType
 from cenote.plans.format import SizedPlan, StoredPlan, Tail
 from cenote.runtime.outputs import OUTPUTS
 from cenote.runtime.program import Program
 from cenote.runtime.rounds import Feedback, Rounded, run_rounds
+from cenote.runtime.threads import resolve_threads
 from cenote.runtime.workplaces import Workplaces
 from cenote.sized import compile_class, part_after
 
@@ -49,22 +50,22 @@ class Stage:
         plan: Plan | StoredPlan,
         inputs: Sequence[str],
         outputs: Sequence[str],
-        options: Options,
+        shared: Shared,
         tail: Tail | None = None,
         numbers: tuple[int, ...] = (),
     ) -> None:
-        if options.denormals == "flush":
+        if shared.denormals == "flush":
             plan = replace(plan, program=plan.program.changed(flush=True))
-        self.plan, self.tail, self.options, self.numbers = plan, tail, options, numbers
+        self.plan, self.tail, self.shared, self.numbers = plan, tail, shared, numbers
         self.input_names, self.output_names = tuple(inputs), tuple(outputs)
         self.following = Stages()
         self._bound: dict[int, Node] = {}  # host nodes as they are run, by the id of the cut's
 
     @staticmethod
-    def of_class(found: tuple[SizedPlan, StoredPlan], numbers: tuple[int, ...], options: Options) -> Stage:
+    def of_class(found: tuple[SizedPlan, StoredPlan], numbers: tuple[int, ...], shared: Shared) -> Stage:
         """The stage of a class's plan for some sizes, ready to run."""
         sized, plan = found
-        stage = Stage(plan, sized.inputs, sized.outputs, options, sized.tail, numbers)
+        stage = Stage(plan, sized.inputs, sized.outputs, shared, sized.tail, numbers)
         stage.plan.program.prepare()
         return stage
 
@@ -95,7 +96,7 @@ class Stage:
 
     @staticmethod
     @collector_paused()
-    def compile(source: OwnedGraph, types: Mapping[str, TensorType], options: Options) -> Stage:
+    def compile(source: OwnedGraph, types: Mapping[str, TensorType], shared: Shared) -> Stage:
         """Specialise a graph to these types and compile what can be."""
         with importing():
             from cenote.compiler.compile import compile_graph
@@ -108,11 +109,11 @@ class Stage:
         outputs = specialized.graph.outputs
         graph = OwnedGraph(specialized.graph)
         del specialized
-        plan = compile_graph(graph, options.compilation)
+        plan = compile_graph(graph, shared.compilation)
         if rest is None:
-            return Stage(plan, inputs, outputs, options)
+            return Stage(plan, inputs, outputs, shared)
         tail = Tail(rest.cut, rest=lambda _: rest)
-        return Stage(replace(plan, between=rest.host), inputs, outputs, options, tail)
+        return Stage(replace(plan, between=rest.host), inputs, outputs, shared, tail)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """All outputs of the model by name."""
@@ -120,11 +121,11 @@ class Stage:
         values = dict(zip(self.output_names, made, strict=True))
         if self.tail is None:
             return values
-        known = self.tail.cut.run({**inputs, **values}, self._prepared, self.options.threads)
+        known = self.tail.cut.run({**inputs, **values}, self._prepared, self.shared.threads)
         if self.tail.cut.ends:
             return known
         found = self.tail.cut.finding(known)
-        with self.options.guard.lock:
+        with self.shared.guard.lock:
             stage = self.following.get_or_make(found, lambda: self._next(found))
         known.update(stage.run(stage.taken(known)))
         return known
@@ -142,7 +143,7 @@ class Stage:
             found = node
             if isinstance(node.op, ControlFlow):
                 fixed = node.op.fixed(node.inputs, self.tail.cut.constants)
-                found = replace(node, op=Bound(node.op, CompiledBody(node.op.body, fixed, self.options)))
+                found = replace(node, op=Bound(node.op, CompiledBody(node.op.body, fixed, self.shared)))
             self._bound[id(node)] = found
         return found
 
@@ -156,12 +157,12 @@ class Stage:
 
     def _next(self, found: Finding) -> Stage:
         """The stage for what was found at the cut: a plan that there is, or compiled."""
-        tail, options = self.tail, self.options
+        tail, shared = self.tail, self.shared
         assert tail is not None
         numbers = (*self.numbers, *found.numbers)
-        plan = tail.classes.find(found.pattern, numbers, options.workplaces)
+        plan = tail.classes.find(found.pattern, numbers, shared.workplaces)
         if plan is not None:
-            return Stage.of_class(plan, numbers, options)
+            return Stage.of_class(plan, numbers, shared)
         if tail.rest is None:
             raise InputError(
                 "the plan file has no plan for what these inputs lead to; save it after such a run"
@@ -170,14 +171,14 @@ class Stage:
             from cenote.graph.graph import OwnedGraph
 
         part = part_after(tail, found.pattern)
-        plan = compile_class(tail.classes, found.pattern, numbers, part, options)
+        plan = compile_class(tail.classes, found.pattern, numbers, part, shared)
         if plan is not None:
-            options.changed = True
-            return Stage.of_class(plan, numbers, options)
+            shared.changed = True
+            return Stage.of_class(plan, numbers, shared)
         graph, types = part(numbers)
         handover = OwnedGraph(graph)
         del graph
-        stage = Stage.compile(handover, types, options)
+        stage = Stage.compile(handover, types, shared)
         tail.classes.failed.add(found.pattern)
         return stage
 
@@ -197,8 +198,8 @@ class CompiledBody:
     `fixed` are values that it captures and that are constants by now.
     """
 
-    def __init__(self, body: Body, fixed: Mapping[str, Array], options: Options) -> None:
-        self.body, self.fixed, self.options = body, fixed, options
+    def __init__(self, body: Body, fixed: Mapping[str, Array], shared: Shared) -> None:
+        self.body, self.fixed, self.shared = body, fixed, shared
         names = (*body.formals, *body.captured)
         self._open = [index for index, name in enumerate(names) if name not in fixed]
         self._models: dict[Any, Submodel] = {}
@@ -222,7 +223,7 @@ class CompiledBody:
         key = tuple([(value.dtype, value.ndim) for value in values])
         model = self._models.get(key)
         if model is None:
-            model = self._models[key] = self.options.submodel(self.body.graph(values, self.fixed))
+            model = self._models[key] = self.shared.submodel(self.body.graph(values, self.fixed))
         return model
 
 
@@ -263,41 +264,16 @@ def closed(*arguments: Any, **named: Any) -> NoReturn:
     raise InputError("the model is closed; load it again")
 
 
-class Options:
-    """What all stages of a model share."""
+class Shared:
+    """What all stages of a model share: its options, memory, weights, and the lock of its plans."""
 
-    def __init__(
-        self,
-        threads: int,
-        precision: str,
-        weights: str = "float32",
-        tune: str = "cached",
-        denormals: str | None = None,
-        shapes: Mapping[str, Any] | None = None,
-        pins: Mapping[str, str] | None = None,
-        rewrites: Sequence[str] = (),
-    ) -> None:
-        if precision not in PRECISIONS:
-            raise ArgumentError(
-                f'precision: {shown(precision)} is not known ("fast", or "exact" for no Winograd)'
-            )
-        if weights not in WEIGHTS:
-            raise ArgumentError(f"weights: {shown(weights)} is not known ({', '.join(WEIGHTS)})")
-        if tune not in TUNINGS:
-            raise ArgumentError(f'tune: {shown(tune)} is not known ("off", "cached" or "full")')
-        if denormals is not None and denormals not in DENORMALS:
-            raise ArgumentError(f'denormals: {shown(denormals)} is not known ("preserve" or "flush")')
-        self.threads, self.precision, self.weights, self.tune = threads, precision, weights, tune
-        self.denormals = settings.DENORMALS.choice() if denormals is None else denormals
-        self.shapes = {} if shapes is None else shapes  # of inputs, as far as the caller says them
-        self.pins = {} if pins is None else dict(pins)  # nodes whose algorithm is said: its name
-        if unknown := sorted(set(rewrites) - set(REWRITES)):
-            raise ArgumentError(f"rewrites: {shown(unknown)} are not known ({', '.join(REWRITES)})")
-        self.rewrites = tuple(rewrites)
+    def __init__(self, options: LoadOptions) -> None:
+        self.threads = resolve_threads(options.threads)
+        self.denormals = options.denormals or settings.DENORMALS.choice()
+        self.options = options.changed(threads=self.threads, denormals=self.denormals)
         self.guard = Guard()
-        self.workplaces = (
-            Workplaces()
-        )  # of all plans for sizes: no run of one wants memory that another holds
+        # Of all plans for sizes: no run of one wants memory that another holds.
+        self.workplaces = Workplaces()
         # What makes a model of a loop's body: arrays in, arrays out. `model.py` puts it here.
         self.submodel: Callable[[Graph], Submodel]
         self.changed = False  # a stage that follows another has a class that is not kept yet
@@ -309,11 +285,11 @@ class Options:
         for name in ("compilation", "pool", "decide"):
             self.__dict__.pop(name, None)
 
-    def inside(self) -> Options:
+    def inside(self) -> Shared:
         """The same for a graph inside of the model, of whose inputs the caller says nothing."""
         assert self.compilation, "what it makes is shared"
         inner = copy(self)
-        inner.shapes, inner.changed = {}, False
+        inner.options, inner.changed = self.options.changed(shapes={}), False
         return inner
 
     @cached_property
@@ -322,8 +298,7 @@ class Options:
         with importing():
             from cenote.compiler.compile import Compilation
 
-        exact = self.precision == "exact"
-        return Compilation(self.threads, exact, self.weights, self.pool, self.decide, self.rewrites)
+        return Compilation(self.options, self.pool, self.decide)
 
     @cached_property
     def decide(self) -> Decide:
@@ -331,7 +306,8 @@ class Options:
         with importing():
             from cenote.compiler.tune import Pinned, Tuner
 
-        return Pinned(self.pins, Tuner(self.tune)) if self.pins else Tuner(self.tune)
+        tuner, pins = Tuner(self.options.tune), self.options.pins
+        return Pinned(pins, tuner) if pins else tuner
 
     @cached_property
     def pool(self) -> ConstantPool:

@@ -6,7 +6,6 @@ their own, compiled when they are first asked for and kept in the cache like oth
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from cenote.core.locks import Guard, importing
 from cenote.model import Model
 from cenote.planned import Interface
 from cenote.plans.cache import CacheEntry
-from cenote.stage import Options
+from cenote.stage import Shared
 
 if TYPE_CHECKING:
     from cenote.graph.graph import Graph
@@ -25,15 +24,15 @@ _KEPT = 4  # sets of values, each with a plan
 
 
 class ModelsOfValues:
-    """Models that give other values of a graph. `graph` reads it again, `entry` gives the cache's place for them."""
+    """Models that give other values of a graph. `graph` reads it again, `entry`: the cache's place of the model."""
 
     def __init__(
         self,
         graph: Callable[[], Graph],
-        options: Options,
-        entry: Callable[[dict[str, str]], CacheEntry | None],
+        shared: Shared,
+        entry: CacheEntry | None,
     ) -> None:
-        self._graph, self._options, self._entry = graph, options, entry
+        self._graph, self._shared, self._entry = graph, shared, entry
         self._guard = Guard()
         self._made: OrderedDict[tuple[str, ...], Model] = OrderedDict()
 
@@ -54,14 +53,14 @@ class ModelsOfValues:
         return model
 
     def _model(self, names: tuple[str, ...]) -> Model:
-        entry = self._entry({"outputs": json.dumps(names)})
-        stored = None if entry is None else entry.find(None, self._options.threads)
+        entry = None if self._entry is None else self._entry.giving(names)
+        stored = None if entry is None else entry.find(None, self._shared.threads)
         if stored is not None:
-            return Model.from_stored(stored, self._options, entry, lambda: self._cut(names))
+            return Model.from_stored(stored, self._shared, entry, lambda: self._cut(names))
         with importing():
             from cenote.graph.graph import OwnedGraph
 
-        return Model.from_graph(OwnedGraph(self._cut(names)), Interface((), ()), self._options, entry)
+        return Model.from_graph(OwnedGraph(self._cut(names)), Interface((), ()), self._shared, entry)
 
     def _cut(self, names: tuple[str, ...]) -> Graph:
         """The graph with these values as outputs."""

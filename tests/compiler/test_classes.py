@@ -12,6 +12,7 @@ import pytest
 from cenote.codegen import jit
 from cenote.compiler.compile import Compilation, _assembled, _scheduled
 from cenote.core.errors import FAULTS, CenoteError
+from cenote.core.load_options import LoadOptions
 from cenote.core.trace import Trace
 from cenote.ops.base import Op, Sample
 from cenote.passes.specialize import specialize
@@ -70,7 +71,7 @@ def narrow(sample: Sample) -> Iterator[str]:
     sizes = {axis: trace.dimension(size) for axis, size in sizes_at(BASE).items()}
     try:
         graph = specialize(graph_of(sample, given), types_of(sample, given, sizes)).graph
-        _assembled(_scheduled(graph, Compilation(1), trace), None, trace)
+        _assembled(_scheduled(graph, Compilation(LoadOptions(threads=1)), trace), None, trace)
         formulas = Formulas.compile(trace.source([], []), trace.objects)
     except (CenoteError, AssertionError, *FAULTS) as error:
         yield f"{sample}: {FIXED} {type(error).__name__}: {error}"

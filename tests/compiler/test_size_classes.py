@@ -85,8 +85,8 @@ def test_classes_share_arena_and_scratch_memory() -> None:
         model(picture(*size))
     programs = [stage.plan.program for stage in model._stages.values()]
     assert len(programs) == 4
-    (place,) = model._options.workplaces._free
-    assert all(program.workplaces is model._options.workplaces for program in programs)
+    (place,) = model._shared.workplaces._free
+    assert all(program.workplaces is model._shared.workplaces for program in programs)
     assert place.arena.array.nbytes == max(program.arena_bytes for program in programs)
     assert place.alone.stride >= max(program.scratch_bytes for program in programs) > 0
 

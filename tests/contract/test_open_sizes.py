@@ -14,6 +14,7 @@ from cenote.compiler.compile import Compilation, _assembled, _scheduled, compile
 from cenote.compiler.offsets import settle_offsets
 from cenote.compiler.templates import lifetimes
 from cenote.core.errors import FAULTS, CenoteError
+from cenote.core.load_options import LoadOptions
 from cenote.core.sizes import is_size
 from cenote.core.trace import Trace
 from cenote.core.types import is_float
@@ -86,7 +87,7 @@ def planned(
     trace, made = traced(form, sizes)
     given = alike(sample)
     graph = specialize(graph_of(sample, given), types_of(sample, given, made)).graph
-    assembler, _ = _assembled(_scheduled(graph, Compilation(1), trace), None, trace)
+    assembler, _ = _assembled(_scheduled(graph, Compilation(LoadOptions(threads=1)), trace), None, trace)
     numbers: list[Any] = []
     for step in assembler.steps:
         if step.call is not None:
@@ -134,7 +135,7 @@ def test_answers_are_those_of_the_reference(op: type[Op]) -> None:
     trace, made = traced(form, grown(sample, COMPUTED))
     with named(sample):
         graph = specialize(graph_of(sample, alike(sample)), types_of(sample, alike(sample), made)).graph
-        template, _, _ = compile_sized(graph, Compilation(1), trace)
+        template, _, _ = compile_sized(graph, Compilation(LoadOptions(threads=1)), trace)
         for more in (3 * STEP, STEP, 0):
             sizes = grown(sample, COMPUTED + more)
             program = template.at(dimensions_of(form, sizes))

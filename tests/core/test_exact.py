@@ -16,6 +16,7 @@ import cenote.functional as F
 from cenote.compiler.compile import Compilation, compile_graph
 from cenote.core.errors import CenoteError
 from cenote.core.exact import Exact, exact_key
+from cenote.core.load_options import LoadOptions
 from cenote.core.types import Array, Declared, TensorType
 from cenote.functional import dispatch
 from cenote.graph.graph import Graph, Node
@@ -126,7 +127,7 @@ def _graph(sample: Sample, ops: list[Op]) -> Graph:
 
 
 def _bits(sample: Sample, ops: list[Op]) -> list[bytes]:
-    plan = compile_graph(_graph(sample, ops), Compilation(1))
+    plan = compile_graph(_graph(sample, ops), Compilation(LoadOptions(threads=1)))
     given = [x for x in sample.inputs if x is not None]
     return [y.tobytes() for y in plan.program.run([np.ascontiguousarray(x) for x in given])]
 

@@ -11,8 +11,9 @@ import pytest
 
 import cenote
 from cenote.core.errors import ArgumentError, UnsupportedError
+from cenote.core.load_options import LoadOptions
 from cenote.diagnosis.registry import CAUSES
-from cenote.loading import load_treated
+from cenote.loading import load_with
 from tests.diagnosis.causes import SAMPLES
 from tests.diagnosis.causes.models import convolution
 from tests.diagnosis.causes.sample import Sample
@@ -54,7 +55,10 @@ def test_a_model_is_diagnosed(layer: tuple[Path, dict[str, Any]]) -> None:
 
 def test_an_algorithm_can_be_pinned(layer: tuple[Path, dict[str, Any]]) -> None:
     path, inputs = layer
-    plain, pinned = cenote.load(path, threads=1), load_treated(path, {"y0": "direct"}, threads=1)
+    plain, pinned = (
+        cenote.load(path, threads=1),
+        load_with(path, LoadOptions(pins={"y0": "direct"}, threads=1)),
+    )
     algorithms = [
         {step.node: step.algorithm for step in model.plan.describe().steps if step.operations}
         for model in (plain, pinned)
@@ -63,7 +67,7 @@ def test_an_algorithm_can_be_pinned(layer: tuple[Path, dict[str, Any]]) -> None:
     assert algorithms[1]["y0"] == "direct"
     np.testing.assert_allclose(pinned.run(inputs)["y0"], plain.run(inputs)["y0"], atol=1e-4)
     # Out of the cache, of which each choice has a part.
-    again = load_treated(path, {"y0": "direct"}, threads=1)
+    again = load_with(path, LoadOptions(pins={"y0": "direct"}, threads=1))
     assert np.array_equal(again.run(inputs)["y0"], pinned.run(inputs)["y0"])
     assert np.array_equal(cenote.load(path, threads=1).run(inputs)["y0"], plain.run(inputs)["y0"])
 
@@ -75,7 +79,7 @@ def test_pins_that_do_not_fit_are_refused(
     layer: tuple[Path, dict[str, Any]], pins: dict[str, str], said: str
 ) -> None:
     with pytest.raises(ArgumentError, match=said):
-        load_treated(layer[0], pins, threads=1)
+        load_with(layer[0], LoadOptions(pins=pins, threads=1))
 
 
 def test_a_model_can_be_had_under_other_options(layer: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
@@ -113,5 +117,5 @@ def test_samples_load_and_run(cause: str, kind: str) -> None:
         pytest.skip("large, or makes a control group: bench.causes runs it")
     content = sample.model.SerializeToString()
     with sample.around():
-        model = load_treated(content, **sample.options)
+        model = load_with(content, LoadOptions(**sample.options))
         assert all(np.isfinite(array).all() for array in model.run(sample.inputs).values())

@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cenote.core.errors import CenoteError, ModelError
+from cenote.core.options import Format
 from cenote.frontends.builder import decoded
-from cenote.frontends.formats import Format, import_model
+from cenote.frontends.formats import import_model
 from tests.frontends.fuzzing import share
 from tests.frontends.test_tensorflow_models import ARCHIVE, NEEDS_H5PY
 

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cenote.core.errors import CenoteError
-from cenote.frontends.formats import Format, import_model
+from cenote.core.options import Format
+from cenote.frontends.formats import import_model
 from cenote.frontends.tensorflow.messages import parse_bytes
 from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from cenote.codegen import jit
 from cenote.compiler.compile import Compilation, compile_graph
+from cenote.core.load_options import LoadOptions
 from cenote.core.types import TensorType
 from cenote.frontends.onnx import load_onnx
 from cenote.graph.graph import print_graph
@@ -97,6 +98,6 @@ def printed(name: str) -> Iterator[tuple[str, str]]:
     shape = [extent if isinstance(extent, int) else 1 for extent in imported.inputs[0].shape or ()]
     graph = specialize(imported, {"x": TensorType.of(np.float32, shape)}).graph
     yield f"{name}.optimised.txt", str(optimize(graph, jit.host_target()))
-    lines = str(compile_graph(graph, Compilation(THREADS))).splitlines()
+    lines = str(compile_graph(graph, Compilation(LoadOptions(threads=THREADS)))).splitlines()
     # Names of kernels change with every tuning of a kernel; that they are launched is tested elsewhere.
     yield f"{name}.plan.txt", "\n".join(line for line in lines if not line.startswith("kernel "))

@@ -9,6 +9,7 @@ import pytest
 
 from cenote.codegen import jit
 from cenote.compiler.compile import Compilation, compile_graph
+from cenote.core.load_options import LoadOptions
 from cenote.core.types import TensorType
 from cenote.frontends.onnx import load_onnx
 from cenote.passes.specialize import specialize
@@ -37,7 +38,8 @@ def test_every_file_belongs_to_a_network() -> None:
 def test_a_description_counts_what_the_program_has(network: str) -> None:
     graph = load_onnx(NETWORKS[network]()).graph
     shape = [extent if isinstance(extent, int) else 1 for extent in graph.inputs[0].shape or ()]
-    plan = compile_graph(specialize(graph, {"x": TensorType.of(np.float32, shape)}).graph, Compilation(1))
+    specialized = specialize(graph, {"x": TensorType.of(np.float32, shape)}).graph
+    plan = compile_graph(specialized, Compilation(LoadOptions(threads=1)))
     found = plan.describe()
     assert len(found.steps) == len(plan.program.steps)
     assert sum(count for _, count in found.kernels) == found.count("kernel") + found.count("halo")

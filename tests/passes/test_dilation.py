@@ -9,7 +9,8 @@ import pytest
 from onnx import helper
 
 import cenote
-from cenote.loading import load_treated
+from cenote.core.load_options import LoadOptions
+from cenote.loading import load_with
 from cenote.ops.conv.conv import Conv
 from tests.diagnosis.causes.models import Node, model, noise
 
@@ -55,7 +56,7 @@ def operators(loaded: cenote.Model) -> list[str]:
 )
 def test_the_same_numbers(size: tuple[int, int], dilations: list[int], pads: list[int], bias: bool) -> None:
     made, inputs = dilated(size, dilations, pads, batch=2, bias=bias)
-    treated = load_treated(made.SerializeToString(), rewrites=("space_to_batch",), threads=1)
+    treated = load_with(made.SerializeToString(), LoadOptions(rewrites=("space_to_batch",), threads=1))
     assert any(op.startswith("conv") for op in operators(treated))
     assert not any("dilation" in op for op in operators(treated))
     pairs = tuple(zip(pads[:2], pads[2:], strict=True))
@@ -86,8 +87,9 @@ def test_others_stay(more: dict[str, Any], precision: str) -> None:
         made, _ = dilated((16, 16), [2, 2], [2, 2, 2, 2], **{k: v for k, v in more.items() if k != "symbol"})
     if "symbol" in more:
         made.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "h"
-    loaded = load_treated(
-        made.SerializeToString(), rewrites=("space_to_batch",), threads=1, precision=precision
+    loaded = load_with(
+        made.SerializeToString(),
+        LoadOptions(rewrites=("space_to_batch",), threads=1, precision=precision),
     )
     loaded.run({"x": noise(1, 5, 16, 16)})
     assert any("dilation" in op for op in operators(loaded))
@@ -101,7 +103,8 @@ def test_a_residual_goes_along(size: tuple[int, int]) -> None:
     made.graph.input.append(helper.make_tensor_value_info("r", 1, [1, 6, *size]))
     inputs["r"] = noise(1, 6, *size)
     plain, treated = (
-        load_treated(made.SerializeToString(), rewrites=each, threads=1) for each in ((), ("space_to_batch",))
+        load_with(made.SerializeToString(), LoadOptions(rewrites=each, threads=1))
+        for each in ((), ("space_to_batch",))
     )
     assert any("residual" in op for op in operators(treated)), "still one step"
     assert not any("dilation" in op for op in operators(treated))
@@ -118,7 +121,8 @@ def test_nothing_is_turned_between_two_of_them() -> None:
     constants = {"v": noise(6, 5, 3, 3, scale=0.3), "w": noise(6, 6, 3, 3, scale=0.3)}
     made, inputs = model(nodes, {"x": (1, 5, 16, 16)}, ["y"], constants), {"x": noise(1, 5, 16, 16)}
     plain, treated = (
-        load_treated(made.SerializeToString(), rewrites=each, threads=1) for each in ((), ("space_to_batch",))
+        load_with(made.SerializeToString(), LoadOptions(rewrites=each, threads=1))
+        for each in ((), ("space_to_batch",))
     )
     assert sum(op.startswith("transpose") for op in operators(treated)) == 2
     np.testing.assert_allclose(treated.run(inputs)["y"], plain.run(inputs)["y"], atol=2e-5)
@@ -127,4 +131,4 @@ def test_nothing_is_turned_between_two_of_them() -> None:
 def test_what_is_not_known_is_refused() -> None:
     made, _ = dilated((9, 9), [2, 2], [0, 0, 0, 0])
     with pytest.raises(cenote.ArgumentError, match=r"rewrites.*magic"):
-        load_treated(made.SerializeToString(), rewrites=("magic",))
+        load_with(made.SerializeToString(), LoadOptions(rewrites=("magic",)))

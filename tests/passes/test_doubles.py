@@ -8,7 +8,8 @@ import numpy as np
 from onnx import TensorProto, helper
 
 import cenote
-from cenote.loading import load_treated
+from cenote.core.load_options import LoadOptions
+from cenote.loading import load_with
 from tests.diagnosis.causes.models import Node, model, noise
 
 SHAPE = (1, 8, 12, 12)
@@ -30,7 +31,10 @@ def network() -> tuple[bytes, dict[str, Any]]:
 
 def test_kernels_take_the_place_of_host_steps() -> None:
     source, inputs = network()
-    plain, treated = cenote.load(source, threads=1), load_treated(source, rewrites=("float32",), threads=1)
+    plain, treated = (
+        cenote.load(source, threads=1),
+        load_with(source, LoadOptions(rewrites=("float32",), threads=1)),
+    )
     assert any(step.kind == "host" for step in plain.plan.describe().steps)
     assert not any(step.kind == "host" and "conv" in step.op for step in treated.plan.describe().steps)
     expected, found = plain.run(inputs), treated.run(inputs)
@@ -46,7 +50,7 @@ def test_casts_between_both_vanish() -> None:
         ("Cast", ["m"], ["y"], {"to": TensorProto.FLOAT}),
     ]
     source = model(nodes, {"x": (4, 5)}, ["y"], {"two": np.array(2.0)}).SerializeToString()
-    treated = load_treated(source, rewrites=("float32",), threads=1)
+    treated = load_with(source, LoadOptions(rewrites=("float32",), threads=1))
     steps = [step.op for step in treated.plan.describe().steps]
     assert not any("cast" in op for op in steps), steps
     x = noise(4, 5)
@@ -56,4 +60,4 @@ def test_casts_between_both_vanish() -> None:
 def test_without_the_request_nothing_changes() -> None:
     source, inputs = network()
     plain = cenote.load(source, threads=1)
-    assert np.array_equal(plain.run(inputs)["z"], load_treated(source, threads=1).run(inputs)["z"])
+    assert np.array_equal(plain.run(inputs)["z"], load_with(source, LoadOptions(threads=1)).run(inputs)["z"])

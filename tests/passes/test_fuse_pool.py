@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cenote.codegen import jit
+from cenote.core.load_options import LoadOptions
 from cenote.core.types import Array, Declared, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
@@ -148,6 +149,6 @@ def test_what_follows_the_pool_is_not_moved_before_it(last: Op) -> None:
 def test_exact_precision_pools_apart() -> None:
     target, before = jit.host_target(), chain(CONV, POOL)
     assert len(optimize(before, target).nodes) == 1
-    apart = optimize(before, target, exact=True)
+    apart = optimize(before, target, LoadOptions(precision="exact"))
     assert [node.op.name for node in apart.nodes] == ["conv", "max_pool"]
     assert all(list(node.op.lowerings(apart.input_types(node), target)) for node in apart.nodes)

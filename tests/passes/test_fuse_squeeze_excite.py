@@ -10,6 +10,7 @@ import pytest
 
 from cenote.codegen import jit
 from cenote.compiler.compile import Compilation, compile_graph
+from cenote.core.load_options import LoadOptions
 from cenote.core.types import Array, Declared, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
@@ -81,7 +82,9 @@ def test_gate_moves_into_the_weights(case: str) -> None:
     wanted = evaluate(before, feed)["y"]
     np.testing.assert_allclose(evaluate(after, feed)["y"], wanted, rtol=1e-5, atol=1e-5)
     results = [
-        compile_graph(before, Compilation(threads)).program.run([feed[d.name] for d in before.inputs])[0]
+        compile_graph(before, Compilation(LoadOptions(threads=threads))).program.run(
+            [feed[d.name] for d in before.inputs]
+        )[0]
         for threads in (1, 2)
     ]
     np.testing.assert_allclose(results[0], wanted, rtol=1e-5, atol=1e-5)

@@ -12,7 +12,8 @@ from onnx import TensorProto, external_data_helper, helper
 
 import cenote
 from cenote.codegen import jit
-from cenote.loading import load_treated
+from cenote.core.load_options import LoadOptions
+from cenote.loading import load_with
 from cenote.plans import format, reader
 from cenote.plans.format import StalePlanError
 from tests.diagnosis.causes.models import convolution
@@ -121,7 +122,7 @@ def treated(tmp_path: Path) -> tuple[Path, Path, cenote.Model]:
     made, _ = convolution(16, 16, 28)
     source = tmp_path / "m.onnx"
     onnx.save(made, source)
-    model = load_treated(source, {"y0": "direct"}, ("space_to_batch",), threads=1)
+    model = load_with(source, LoadOptions(pins={"y0": "direct"}, rewrites=("space_to_batch",), threads=1))
     assert algorithms(model) == {"direct"}
     assert algorithms(cenote.load(source, threads=1)) != {"direct"}
     return source, tmp_path / "m.cenote", model
@@ -140,22 +141,23 @@ def test_what_diagnose_chose_is_kept_and_told(
         again = cenote.load(plan, threads=1)
     assert algorithms(again) == {"direct"}
     written = reader.read(plan, 1)
-    assert (written.pins, written.rewrites) == ({"y0": "direct"}, ("space_to_batch",))
+    assert (written.options.pins, written.options.rewrites) == ({"y0": "direct"}, ("space_to_batch",))
     copy = plan.with_name("copy.cenote")
     cenote.load(plan, threads=1).save(copy, source)
-    assert reader.read(copy, 1).pins == {"y0": "direct"}, "a plan of a plan has them too"
+    assert reader.read(copy, 1).options.pins == {"y0": "direct"}, "a plan of a plan has them too"
 
 
 def test_what_is_not_to_be_had_here_is_told_and_left_out(
     treated: tuple[Path, Path, cenote.Model], save_stale: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, plan, model = treated
-    monkeypatch.setattr(model._options, "pins", {"y0": "of another CPU"})
+    pinned = model._shared.options.changed(pins={"y0": "of another CPU"})
+    monkeypatch.setattr(model._shared, "options", pinned)
     save_stale(model, plan, source)
     with pytest.warns(RuntimeWarning, match=r"1 node\(s\) are not kept.*of another CPU.*diagnose --apply"):
         again = cenote.load(plan, threads=1)
     assert algorithms(again) == algorithms(cenote.load(source, threads=1))
-    assert reader.read(plan, 1).rewrites == ("space_to_batch",)
+    assert reader.read(plan, 1).options.rewrites == ("space_to_batch",)
 
 
 def argmax_model(path: Path) -> Path:

@@ -223,7 +223,7 @@ def test_a_model_of_fixed_sizes_is_not_loaded(tmp_path: Path, monkeypatch: pytes
         raise AssertionError("loaded")
 
     nodes = [helper.make_node("Relu", ["x"], ["y"], "relu")]
-    monkeypatch.setattr(verifying, "load", load)
+    monkeypatch.setattr(verifying, "load_with", load)
     found = cenote.verify(saved(tmp_path / "m.onnx", nodes, (1, 3)))
     assert found.ok
     assert found.sizes == ()

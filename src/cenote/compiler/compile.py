@@ -15,6 +15,7 @@ from cenote.compiler.memory import MemoryPlan, plan_memory
 from cenote.compiler.report import PlanDescription, describe_plan
 from cenote.compiler.schedule import Decide, Schedule, schedule
 from cenote.compiler.templates import with_positions
+from cenote.core.load_options import LoadOptions
 from cenote.core.trace import Trace
 from cenote.core.types import TensorType
 from cenote.graph.graph import Graph, Node, OwnedGraph
@@ -22,6 +23,7 @@ from cenote.ops.base import no_calls
 from cenote.passes.pipeline import optimize
 from cenote.runtime.program import Program
 from cenote.runtime.template import Template
+from cenote.runtime.threads import resolve_threads
 
 _WORTH_THREADS = 60e-6  # seconds of work, below which waking and meeting threads costs more than it brings
 _MORE_MEMORY = 1.1  # times as much as step by step: what a plan may take so that branches run side by side
@@ -59,26 +61,21 @@ class Plan:
 
 @dataclass(frozen=True)
 class Compilation:
-    """How a graph is compiled: threads, no Winograd if `exact`, the type of linear layers' weights, the pool of weights
-    that plans share, what decides between algorithms (see `schedule`), and rewrites of the graph."""
+    """How a graph is compiled: the options of `cenote.load`, the pool of weights that plans share, and what decides
+    between algorithms (see `schedule`)."""
 
-    threads: int
-    exact: bool = False
-    weights: str = "float32"
+    options: LoadOptions
     pool: ConstantPool | None = None
     decide: Decide | None = None
-    rewrites: tuple[str, ...] = ()
+
+    @property
+    def threads(self) -> int:
+        """Threads per inference."""
+        return resolve_threads(self.options.threads)
 
     def optimized(self, graph: Graph) -> Graph:
         """The specialised graph after all passes."""
-        return optimize(
-            graph,
-            jit.host_target(),
-            exact=self.exact,
-            weights=self.weights,
-            rewrites=self.rewrites,
-            inferred=True,
-        )
+        return optimize(graph, jit.host_target(), self.options, inferred=True)
 
 
 def compile_graph(source: Graph | OwnedGraph, how: Compilation) -> Plan:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from cenote.core.errors import ArgumentError, CenoteError, MissingFileError, ModelError, UnsupportedError
 from cenote.core.files import reading
+from cenote.core.options import FORMATS, Format
+from cenote.core.options.checks import OneOf
 from cenote.frontends.imported import Ends, ImportedModel
 from cenote.frontends.wire import BytesSource, FileSource, IrregularError, Source, Span, fields_of
-
-Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras", "layers", "bat"]
 
 _ONNX_GRAPH, _META_GRAPHS, _SAVER = 7, 2, 3
 _LAYERS = re.compile(rb'\s*\{\s*"format"\s*:\s*"cenote-layers"')
@@ -36,8 +36,8 @@ def import_model(
     Raises MissingFileError, ModelError for what is no valid model, UnsupportedError for what Cenote does not have,
     ArgumentError for a format that does not exist and a signature that the model does not have.
     """
-    if form is not None and form not in get_args(Format):
-        raise ArgumentError(f"format: '{form}' is none of {', '.join(get_args(Format))}")
+    if form is not None:
+        OneOf(FORMATS)("format", form)
     if isinstance(source, str | os.PathLike):
         return _from_path(Path(source), form, signature, problems, ends)
     if not isinstance(source, bytes | bytearray | memoryview) and form in (None, "onnx"):

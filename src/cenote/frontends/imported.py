@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cenote.core.types import Declared
@@ -13,8 +13,8 @@ from cenote.graph.graph import Graph
 class Ends:
     """Values by name that are to be a model's inputs and outputs; None for those that its file says."""
 
-    inputs: tuple[str, ...] | None = None
-    outputs: tuple[str, ...] | None = None
+    inputs: Sequence[str] | None = None
+    outputs: Sequence[str] | None = None
 
     def __bool__(self) -> bool:
         return (self.inputs, self.outputs) != (None, None)

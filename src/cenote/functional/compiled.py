@@ -6,6 +6,7 @@ import dataclasses
 
 from cenote.compiler.compile import Compilation, compile_graph
 from cenote.core import settings
+from cenote.core.load_options import LoadOptions
 from cenote.core.types import Array, Declared, TensorType
 from cenote.functional.bound import Bound
 from cenote.graph.graph import Graph, Node
@@ -37,7 +38,7 @@ def compiled_program(
         types |= {name: TensorType(value.dtype, value.shape) for name, value in constants.items()}
     node = Node(op, tuple(names), tuple(made), op.name)
     graph = Graph(declared, tuple(made), (node,), constants, types)
-    plan = compile_graph(graph, Compilation(threads))
+    plan = compile_graph(graph, Compilation(LoadOptions(threads=threads)))
     if any(isinstance(step, HostStep) for step in plan.program.steps):
         return None
     program = plan.program

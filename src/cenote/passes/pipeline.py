@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from cenote.core.load_options import NO_OPTIONS, LoadOptions
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, TensorType, is_float
 from cenote.graph.graph import Graph, Node
@@ -42,12 +43,11 @@ from cenote.passes.widen import widen
 GraphPass = Callable[[Graph], Graph]
 
 
-def passes(
-    target: Target, exact: bool, weights: str, rewrites: Collection[str] = ()
-) -> tuple[GraphPass, ...]:
-    """The passes for a target; `exact` forbids Winograd and long chains of additions, and has averages, sums and norms
-    taken in float64, `weights` is the type that linear layers keep theirs in, `rewrites` are those of
-    `core.options.Rewrite` that are asked for."""
+def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
+    """The passes for a target. Of the options `precision` "exact" forbids Winograd and long chains of additions, and
+    has averages, sums and norms taken in float64, `weights` is the type that linear layers keep theirs in, `rewrites`
+    are those of `core.options.Rewrite` that are asked for."""
+    exact, rewrites, weights = options.exact, options.rewrites, options.weights
     return (
         *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
@@ -170,15 +170,13 @@ def narrow_weights(graph: Graph, weights: str) -> Graph:
 def optimize(
     graph: Graph,
     target: Target,
+    options: LoadOptions = NO_OPTIONS,
     *,
-    exact: bool = False,
-    weights: str = "float32",
-    rewrites: Collection[str] = (),
     inferred: bool = False,
 ) -> Graph:
     """Run every pass over a specialised graph. `inferred`: its types are what `Op.infer` says, because `specialize` has
     just asked; only nodes that passes make or whose values they change are asked again."""
     verified = verify(graph, types=False) if inferred else None
-    for graph_pass in passes(target, exact, weights, rewrites):
+    for graph_pass in passes(target, options):
         verified = graph = verify(graph_pass(graph), since=verified)
     return graph

@@ -32,6 +32,7 @@ from cenote.codegen import jit
 from cenote.core import settings
 from cenote.core.errors import CenoteError
 from cenote.core.files import PrivateFolder
+from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
 from cenote.plans import fingerprint, reader
 from cenote.plans.format import StoredModel
@@ -53,10 +54,12 @@ _SHAPES_KEPT = 1
 class CacheEntry:
     """A model loaded in one way: a digest of its content, and its place in the cache."""
 
-    def __init__(self, content: str, folder: Path | None, options: Mapping[str, str]) -> None:
+    def __init__(
+        self, content: str, folder: Path | None, options: LoadOptions, values: Sequence[str] = ()
+    ) -> None:
         """Make an entry. `content`: digest of the model; `folder`: the folder of the model and of files with its
-        weights."""
-        self.content, self.folder, self.options = content, folder, options
+        weights; `values`: those inside the loaded model that are given instead of its outputs."""
+        self.content, self.folder, self.options, self.values = content, folder, options, tuple(values)
         # Digests of those files by name; None where they cannot be read.
         self.external: Mapping[str, str] | None = {}
         self._left = _SHAPES_KEPT
@@ -131,6 +134,12 @@ class CacheEntry:
             place.close()
             raise
 
+    def giving(self, values: Sequence[str]) -> CacheEntry:
+        """Return the entry of the same model with values inside it as its outputs."""
+        made = CacheEntry(self.content, self.folder, self.options, values)
+        made.external = self.external
+        return made
+
     def note_external(self, names: Sequence[str]) -> None:
         """Record the files beside the model that its weights were read from."""
         assert self.folder is not None or not names
@@ -158,8 +167,10 @@ class CacheEntry:
             return False
 
     def _name(self, shapes: Shapes | None) -> str:
-        parts = [self.content, *(f"{name}={value}" for name, value in sorted(self.options.items())), _world()]
-        if self.options.get("tune") != "off":
+        parts = [self.content, *(f"{name}={value}" for name, value in self.options.key().items()), _world()]
+        if self.values:
+            parts.append(f"values={self.values}")
+        if self.options.tune != "off":
             parts.append(object_cache.read_text(object_cache.TUNED) or "")
         name = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         which = "" if shapes is None else "-" + hashlib.sha256(repr(shapes).encode()).hexdigest()[:16]
@@ -171,7 +182,7 @@ def _plans() -> contextlib.AbstractContextManager[PrivateFolder | None]:
     return object_cache.folder("plans") if settings.PLAN_CACHE.integer() else contextlib.nullcontext()
 
 
-def cache_entry_of(source: object, options: Mapping[str, str]) -> CacheEntry | None:
+def cache_entry_of(source: object, options: LoadOptions) -> CacheEntry | None:
     """Return the entry of a model given by its path or its bytes; None for others, and for a file that is not
     readable."""
     content = content_of(source)

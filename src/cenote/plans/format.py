@@ -25,6 +25,7 @@ from cenote.codegen import cache
 from cenote.core.cached import cached_property
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.files import open_regular
+from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
 from cenote.core.target import Target
 from cenote.core.types import Declared
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from cenote.graph.graph import Graph
     from cenote.passes.specialize import Continuation
 
-MAGIC = b"cenote-plan\x00\x00\x00\x00\x07"
+MAGIC = b"cenote-plan\x00\x00\x00\x00\x08"
 PAGE = 4096
 # Modules whose classes a file may name.
 TRUSTED = ("cenote.ops.", "cenote.kernels.", "cenote.core.", "cenote.graph.")
@@ -179,26 +180,23 @@ _POSITION = re.compile(r"\{\{(\d+)\}\}")
 class StoredModel:
     """Content of a plan file: plans for sets of input shapes and for classes of sizes, and the options of the load.
 
-    `pins` are requested algorithms, by nodes; `rewrites` the requested rewrites of the graph. `tails` are the rests
-    of the model behind plans, by the shapes of those, where shapes depend on content. `source` is the path of the
-    model that it was made from ("" for unknown), `content` the digest of that model, and `external` names the files
-    beside it that hold its weights, with the digest of each. `metadata` are the file's own key-value pairs, `about`
-    its description of itself.
+    `options` are those of `cenote.load`; a file holds a part of them (`LoadOptions.record`). `tails` are the rests of
+    the model behind plans, by the shapes of those, where shapes depend on content. `source` is the path of the model
+    that it was made from ("" for unknown), `content` the digest of that model, and `external` names the files beside
+    it that hold its weights, with the digest of each. `metadata` are the file's own key-value pairs, `about` its
+    description of itself.
     """
 
     inputs: tuple[Declared, ...]
     outputs: tuple[Declared, ...]
     metadata: Mapping[str, str]
-    precision: str
-    weights: str
+    options: LoadOptions
     plans: Mapping[tuple[tuple[int, ...], ...], Plan | StoredPlan]
     sized: Sequence[tuple[Pattern, SizedPlan]] = ()
     tails: Mapping[tuple[tuple[int, ...], ...], Tail] = field(default_factory=dict)
     source: str = ""
     content: str = ""
     external: Mapping[str, str] = field(default_factory=dict)
-    pins: Mapping[str, str] = field(default_factory=dict)
-    rewrites: tuple[str, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
 
 

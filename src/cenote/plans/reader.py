@@ -16,7 +16,6 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.core.errors import CapacityError, CenoteError, MissingFileError, ModelError
 from cenote.core.files import open_regular
-from cenote.core.options import PRECISIONS, REWRITES, WEIGHTS
 from cenote.plans import fingerprint, format, records, templates
 from cenote.plans.format import (
     MAGIC,
@@ -124,12 +123,6 @@ def shapes_of(record: Any) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def treated(header: Mapping[str, Any]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the requested algorithms, by nodes, and the requested rewrites."""
-    rewrites = records.items(header["rewrites"], "rewrites")
-    return records.texts(header["pins"], "algorithms"), tuple(records.text(x, "a rewrite") for x in rewrites)
-
-
 class _Reader:
     def __init__(self, content: mmap.mmap, header: dict[str, Any], start: int, handle: int) -> None:
         self.content, self.header, self.start = content, header, start
@@ -175,16 +168,6 @@ class _Reader:
             templates.sized_plan(record, constants, addresses, threads)
             for record in records.items(header["sized"], "plans for sizes")
         ]
-        fields = {
-            name: records.text(header[name], name) for name in ("precision", "weights", "source", "content")
-        }
-        pins, rewrites = treated(header)
-        if (
-            fields["precision"] not in PRECISIONS
-            or fields["weights"] not in WEIGHTS
-            or not set(rewrites) <= set(REWRITES)
-        ):
-            records.refuse("it names unknown options")
         external = records.texts(header["external"], "files with weights")
         metadata = records.texts(header["metadata"], "metadata")
         about = records.texts(header["about"], "what it says about itself")
@@ -192,12 +175,12 @@ class _Reader:
             inputs,
             outputs,
             metadata,
-            plans=plans,
-            sized=sized,
-            tails=tails,
+            records.options(header["options"]),
+            plans,
+            sized,
+            tails,
+            source=records.text(header["source"], "the source"),
+            content=records.text(header["content"], "the source's digest"),
             external=external,
-            pins=pins,
-            rewrites=rewrites,
             about=about,
-            **fields,
         )

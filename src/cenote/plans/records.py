@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cenote.core.errors import ModelError
+from cenote.core.errors import ArgumentError, ModelError
+from cenote.core.load_options import NO_OPTIONS, LoadOptions
 from cenote.core.locks import importing
 from cenote.core.packages import MissingPackageError
 from cenote.core.types import Array, Declared, TensorType, dtype_named
@@ -88,6 +89,16 @@ def sizes(value: Any, what: str) -> tuple[int, ...]:
     if math.prod(value) > _MOST_BYTES:
         refuse(f"{what} has the shape {value!r:.40}")
     return tuple(value)
+
+
+def options(value: Any) -> LoadOptions:
+    """The options of `cenote.load` that a plan was made with."""
+    if not isinstance(value, dict):
+        refuse("its options are no mapping")
+    try:
+        return NO_OPTIONS.of_plan(value)
+    except ArgumentError as error:
+        refuse(f"of its options, {error}")
 
 
 @cache

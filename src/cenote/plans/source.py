@@ -6,27 +6,24 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cenote.core.errors import ArgumentError, CenoteError
 from cenote.core.files import open_regular
+from cenote.core.load_options import NO_OPTIONS, LoadOptions
 from cenote.plans import fingerprint, records
 from cenote.plans.cache import CacheEntry
 from cenote.plans.format import StoredModel
-from cenote.plans.reader import MALFORMED, header_of, mapped, shapes_of, treated
+from cenote.plans.reader import MALFORMED, header_of, mapped, shapes_of
 
 
 @dataclass(frozen=True)
 class Source:
-    """The origin of a plan file: the model's path and digest, those of its weights' files, options, shapes. `pins`,
-    `rewrites` as in `StoredModel`."""
+    """The origin of a plan file: the model's path and digest, those of its weights' files, options, shapes."""
 
     path: str
     content: str
     external: Mapping[str, str]
-    options: Mapping[str, Any]
-    pins: Mapping[str, str]
-    rewrites: tuple[str, ...]
+    options: LoadOptions
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
 
 
@@ -42,8 +39,7 @@ def source_of(path: str | os.PathLike[str]) -> Source | None:
             records.text(header["source"], "the source"),
             records.text(header["content"], "the source's digest"),
             records.texts(header["external"], "files with weights"),
-            {name: records.text(header[name], name) for name in ("precision", "weights")},
-            *treated(header),
+            records.options(header["options"]),
             tuple(shapes_of(record) for record in (*header["plans"], *header["sized"])),
         )
     except (OSError, MemoryError, CenoteError, *MALFORMED):
@@ -53,7 +49,7 @@ def source_of(path: str | os.PathLike[str]) -> Source | None:
 
 def is_source(path: str, content: str, external: Mapping[str, str]) -> bool:
     """Return whether the model at this path, with its files of weights, is the one that had these digests."""
-    cache_entry = CacheEntry(content, Path(path).parent, {})
+    cache_entry = CacheEntry(content, Path(path).parent, NO_OPTIONS)
     cache_entry.external = external
     return cache_entry.is_of(path)
 

@@ -23,8 +23,6 @@ def narrowed(inputs: Sequence[Declared], shapes: Mapping[str, Any]) -> tuple[tup
     Raises ArgumentError, naming the entry, for what is no shape, for another rank or size than the model declares, and
     for bounds of one dimension that differ.
     """
-    if not isinstance(shapes, Mapping):
-        raise ArgumentError(f"shapes: {shown(shapes)} is no dict of shapes by input name")
     names = [declared.name for declared in inputs]
     for name in shapes:
         if name not in names:
@@ -45,18 +43,6 @@ def narrowed(inputs: Sequence[Declared], shapes: Mapping[str, Any]) -> tuple[tup
             if isinstance(dimension, str) and dimension in named:
                 bounds[declared.name, axis] = named[dimension]
     return tuple(made), bounds
-
-
-def without_bounds(shapes: Mapping[str, Any]) -> str:
-    """What of `shapes` a plan depends on, as a text that is equal for equal ones."""
-    if not isinstance(shapes, Mapping):
-        return ""
-    kept = {
-        str(name): [str(entry).partition("<=")[0].strip() for entry in entries]
-        for name, entries in shapes.items()
-        if isinstance(entries, Sequence)
-    }
-    return repr(sorted(kept.items()))
 
 
 def _dimension(inputs: Sequence[Declared], name: str, axis: int) -> Dimension:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cenote.core import settings
-from cenote.core.errors import ArgumentError, shown
+from cenote.core.load_options import thread_count
 from cenote.core.locks import Guard
 from cenote.core.target import physical_cores
 from cenote.core.types import Array
@@ -166,13 +166,7 @@ def resolve_threads(threads: int | None) -> int:
     """
     if threads is None:
         threads = settings.THREADS.integer() or physical_cores()
-    if (
-        isinstance(threads, bool)
-        or not isinstance(threads, int | np.integer)
-        or not 1 <= threads <= MAXIMUM_THREADS
-    ):
-        raise ArgumentError(f"threads: {shown(threads)} is not a whole number from 1 to {MAXIMUM_THREADS}")
-    return int(threads)
+    return thread_count("threads", threads)
 
 
 def team(threads: int, abi: DriverAbi) -> Team:

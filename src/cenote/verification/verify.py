@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -15,14 +15,16 @@ from cenote.codegen import jit
 from cenote.compiler.compile import assemble
 from cenote.compiler.schedule import schedule
 from cenote.core.errors import ArgumentError, InputError, refusals, shown
+from cenote.core.load_options import NO_OPTIONS, LoadOptions
+from cenote.core.options import Format
+from cenote.core.options.checks import names
 from cenote.core.types import Array, Declared, TensorType, is_float
-from cenote.frontends.formats import Format, format_of_file
+from cenote.frontends.formats import format_of_file
 from cenote.graph.graph import Graph
-from cenote.loading import load, main_file, value_names
+from cenote.loading import load_with, main_file
 from cenote.passes.specialize import run_in_stages
 from cenote.runtime.inputs import fitting, foreign
-from cenote.runtime.threads import resolve_threads
-from cenote.stage import Options
+from cenote.stage import Shared
 from cenote.verification.blame import import_fault, is_optimised_wrongly, turned
 from cenote.verification.errors import relative_error_to
 from cenote.verification.found import Divergence, ValueErrors, Verification
@@ -72,17 +74,34 @@ def verify(
     not exist, a tolerance below 0, or `sizes` that is no whole number from 0 on; UnsupportedError for an engine that
     is not installed or cannot run the model.
     """
+    options = LoadOptions(
+        precision=precision, format=format, signature=signature,
+        inputs=None if feed is None else names("feed", feed),
+        outputs=None if fetch is None else names("fetch", fetch),
+    )  # fmt: skip
+    return verify_with(source, options, against=against, inputs=inputs, tolerance=tolerance, sizes=sizes)
+
+
+def verify_with(
+    source: str | os.PathLike[str] | bytes,
+    options: LoadOptions = NO_OPTIONS,
+    *,
+    against: str | None = None,
+    inputs: Mapping[str, ArrayLike] | None = None,
+    tolerance: float = 1e-4,
+    sizes: int = 2,
+) -> Verification:
+    """`verify` of a model under any options of `cenote.load`, as one value. `shapes` and `denormals` are those of the
+    loaded model that is called as well, not of the plans that are run step by step."""
     _check_arguments(tolerance, sizes)
     with refusals("verifying a model"), Spill() as spill:
         source = main_file(source)
-        ways: dict[str, Any] = {"format": format, "signature": signature}
-        ways |= {"inputs": value_names("feed", feed), "outputs": value_names("fetch", fetch)}
-        imported = spill.model(cutting.read(source, **ways))
-        subject = Subject(source, imported, format or format_of_file(source), signature)
+        imported = spill.model(cutting.read(source, options))
+        subject = Subject(source, imported, options.format or format_of_file(source), options.signature)
         name = chosen(against, subject.form)
 
         def check(given: Feed) -> Checked:
-            made = _Check(subject, name, given, tolerance, Options(resolve_threads(None), precision), spill)
+            made = _Check(subject, name, given, tolerance, Shared(options), spill)
             outputs = run_in_stages(imported.graph, given, made.stage)
             return Checked(outputs, made.first, tuple(made.rows), made.stages)
 
@@ -93,7 +112,7 @@ def verify(
         feeds, refused = other_feeds(imported.graph, given, sizes)
         theirs = outputs_of_the_peer(name, subject, [given, *feeds], spill)
         spill.settle()
-        with load(source, **ways, precision=precision) as model:
+        with load_with(source, options) as model:
             beside = Sizes(model, imported.graph, tolerance, check)
             beside.run(given, theirs[0], checked)
             for other, made in zip(feeds, theirs[1:], strict=True):
@@ -162,12 +181,12 @@ class _Check:
         name: str,
         feed: Feed,
         tolerance: float,
-        options: Options,
+        shared: Shared,
         spill: Spill,
     ) -> None:
         self.subject, self.peer_name, self.feed, self.tolerance = subject, name, feed, tolerance
         self.spill = spill
-        self.how = options.compilation
+        self.how = shared.compilation
         self.stages = 0
         self.rows: list[ValueErrors] = []
         self.first: Divergence | None = None

@@ -13,8 +13,9 @@ from typing import Any, Literal
 import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError
+from cenote.core.options import Format
 from cenote.core.types import Array, Declared
-from cenote.frontends.formats import Format, import_model
+from cenote.frontends.formats import import_model
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.parameters.attributes import FORMAT, VERSION, encoded_node
 from cenote.frontends.parameters.bat import write_pairs

@@ -8,6 +8,7 @@ Precision = Literal["fast", "exact"]
 Weights = Literal["float32", "bfloat16", "float16"]
 Tune = Literal["off", "cached", "full"]
 Denormals = Literal["preserve", "flush"]
+Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras", "layers", "bat"]
 Accumulate = Literal["float64", "compensated"]
 """What sums of floats are taken in, beside the types' own: float64, or sums that keep what each addition loses."""
 Rewrite = Literal["float32", "space_to_batch"]
@@ -20,3 +21,4 @@ ACCUMULATIONS: tuple[str, ...] = get_args(Accumulate)
 TUNINGS: tuple[str, ...] = get_args(Tune)
 REWRITES: tuple[str, ...] = get_args(Rewrite)
 DENORMALS: tuple[str, ...] = get_args(Denormals)
+FORMATS: tuple[str, ...] = get_args(Format)

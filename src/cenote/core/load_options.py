@@ -1,0 +1,239 @@
+"""The options of `cenote.load`, each said once: type, default, check, help, flag, and what depends on it.
+
+The cache's keys, plan files, pickles and what compiles read this record.
+"""
+
+# ruff: noqa: RUF009  (the defaults of the record are made by `option`, which is a `field`)
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from cenote.core.errors import ArgumentError
+from cenote.core.options import (
+    DENORMALS,
+    FORMATS,
+    PRECISIONS,
+    REWRITES,
+    TUNINGS,
+    WEIGHTS,
+    Denormals,
+    Format,
+    Precision,
+    Rewrite,
+    Tune,
+    Weights,
+)
+from cenote.core.options.checks import OneOf, SomeOf, Whole, names, shapes_by_name, text, words_by_name
+from cenote.core.settings import MAXIMUM_THREADS
+
+Check = Callable[[str, Any], Any]
+"""Takes the name of an option and what was given; gives the value to keep, or raises ArgumentError."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is said of an option besides its type and its default.
+
+    `flag` of the command line; "" for none. `values`: what it takes, as the documentation shows it. `keyed`: other
+    values give other plans, so it is part of the cache's key; a function takes from a value what plans depend on.
+    `stored`: a plan file holds it. `reads`: it says which part of a file is read, and how.
+    """
+
+    help: str
+    check: Check
+    flag: str
+    values: str
+    keyed: bool | Callable[[Any], object]
+    stored: bool
+    reads: bool
+
+
+def option(
+    default: Any,
+    help: str,
+    check: Check,
+    *,
+    flag: str = "",
+    values: str = "",
+    keyed: bool | Callable[[Any], object] = False,
+    stored: bool = False,
+    reads: bool = False,
+) -> Any:
+    """Return a field of `LoadOptions`. A default that is a class is called for a value."""
+    said = {"option": Option(help, check, flag, values, keyed, stored, reads)}
+    if isinstance(default, type):
+        return field(default_factory=default, metadata=said)
+    return field(default=default, metadata=said)
+
+
+thread_count = Whole(1, MAXIMUM_THREADS)
+
+
+def without_bounds(shapes: Mapping[str, Any]) -> object:
+    """Return the part of `shapes` that a plan depends on."""
+    kept = {
+        str(name): [str(entry).partition("<=")[0].strip() for entry in entries]
+        for name, entries in shapes.items()
+        if isinstance(entries, Sequence)
+    }
+    return sorted(kept.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """The options of `cenote.load` as one value, checked: for `cenote.load_with`, and to load several models alike.
+
+    The fields are the keywords of `cenote.load`. `pins` and `rewrites` are what `Model.treat` tries besides: algorithms
+    by the names of nodes, as `cenote inspect` shows both, and rewrites of the graph. Raises ArgumentError for a value
+    that an option does not take.
+    """
+
+    threads: int | None = option(
+        None,
+        "Threads per inference, the caller's included. Default: CENOTE_THREADS, or one per physical core that the "
+        "process may use.",
+        thread_count,
+        flag="--threads",
+        values="1 to 256",
+    )
+    precision: Precision = option(
+        "fast",
+        "exact: convolutions without Winograd's algorithm, products in short chains, averages, norms and statistics in "
+        "float64.",
+        OneOf(PRECISIONS),
+        flag="--precision",
+        keyed=True,
+        stored=True,
+    )
+    weights: Weights = option(
+        "float32",
+        "The type in which linear layers keep their weights: narrower ones take half the memory and time, and are "
+        "rounded.",
+        OneOf(WEIGHTS),
+        flag="--weights",
+        keyed=True,
+        stored=True,
+    )
+    tune: Tune = option(
+        "cached",
+        "How algorithms are chosen where the cost model finds several close. full: measured now and kept in the cache; "
+        "cached: by what is kept there; off: by the cost model alone.",
+        OneOf(TUNINGS),
+        flag="--tune",
+        keyed=True,
+    )
+    denormals: Denormals | None = option(
+        None,
+        "flush: numbers below the smallest normal one (1.2e-38) may become zero, where they make a model slow. "
+        "Default: CENOTE_DENORMALS, or preserve. No part of a plan file: say it when one is loaded.",
+        OneOf(DENORMALS),
+        flag="--denormals",
+    )
+    shapes: Mapping[str, Sequence[int | str | None]] = option(
+        dict,
+        "Sizes and bounds of symbolic dimensions, by input.",
+        shapes_by_name,
+        flag="--bounds",
+        values='{"x": ("n", 3, "h<=640", "w<=640")}',
+        keyed=without_bounds,
+    )
+    format: Format | None = option(
+        None,
+        "The format of the file. Default: what its content says.",
+        OneOf(FORMATS),
+        flag="--format",
+        keyed=True,
+        reads=True,
+    )
+    signature: str | None = option(
+        None,
+        "Which function of a SavedModel or a TensorFlow Lite model. Default: serving_default, the only one, or the "
+        "first graph.",
+        text,
+        flag="--signature",
+        values='"serving_default"',
+        keyed=True,
+        reads=True,
+    )
+    inputs: Sequence[str] | None = option(
+        None,
+        "Values inside the model that are to be its inputs, by name (scope/node:0). Default: the model's own that its "
+        "outputs need.",
+        names,
+        flag="--feed",
+        values='["scope/image:0"]',
+        keyed=True,
+        reads=True,
+    )
+    outputs: Sequence[str] | None = option(
+        None,
+        "Values that are to be its outputs, by name; nothing that they do not need is loaded. Default: the model's "
+        "own.",
+        names,
+        flag="--fetch",
+        values='["scope/logits"]',
+        keyed=True,
+        reads=True,
+    )
+    pins: Mapping[str, str] = option(
+        dict, "Algorithms of nodes, by name.", words_by_name, keyed=True, stored=True
+    )
+    rewrites: Sequence[Rewrite] = option(
+        (), "Rewrites of the graph that are not always good.", SomeOf(REWRITES), keyed=True, stored=True
+    )
+
+    def __post_init__(self) -> None:
+        for name, said in OPTIONS.items():
+            given = getattr(self, name)
+            if given is not getattr(type(self), name, dataclasses.MISSING):
+                object.__setattr__(self, name, said.check(name, given))
+
+    @property
+    def exact(self) -> bool:
+        """Whether sums are taken with care: `precision="exact"`."""
+        return self.precision == "exact"
+
+    @property
+    def treated(self) -> bool:
+        """Whether it says more than `cenote.load` can."""
+        return bool(self.pins or self.rewrites)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of a file is read, as its content says."""
+        return all(getattr(self, name) is None for name, said in OPTIONS.items() if said.reads)
+
+    def key(self) -> dict[str, str]:
+        """Return what plans depend on, as texts that are equal for equal ones."""
+        found = {}
+        for name, said in OPTIONS.items():
+            value = getattr(self, name)
+            if said.keyed:
+                found[name] = repr(said.keyed(value) if callable(said.keyed) else value)
+        return found
+
+    def record(self) -> dict[str, Any]:
+        """Return what a plan file holds, for JSON."""
+        return {name: getattr(self, name) for name, said in OPTIONS.items() if said.stored}
+
+    def of_plan(self, record: Mapping[str, Any]) -> Self:
+        """Return these options with what a plan file holds, which is of a whole file.
+
+        Raises ArgumentError, and KeyError where one is missing.
+        """
+        stored = {name: record[name] for name, said in OPTIONS.items() if said.stored}
+        return self.changed(**stored, **{name: None for name, said in OPTIONS.items() if said.reads})
+
+    def changed(self, **others: Any) -> Self:
+        """Return these options with others besides. Raises ArgumentError."""
+        if unknown := others.keys() - OPTIONS:
+            raise ArgumentError(f"{', '.join(sorted(unknown))}: no option of cenote.load")
+        return dataclasses.replace(self, **others)
+
+
+OPTIONS: dict[str, Option] = {each.name: each.metadata["option"] for each in dataclasses.fields(LoadOptions)}
+NO_OPTIONS = LoadOptions()
+"""All of them at their defaults."""
