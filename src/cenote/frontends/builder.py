@@ -1,8 +1,8 @@
-"""What front ends make graphs with: nodes by ONNX's names of operators, constants, unique names of values.
+"""Construction of graphs by front ends: nodes by ONNX's names of operators, constants, unique names of values.
 
-The vocabulary is ONNX's whatever the file's format, so that an operator's attributes are read and checked in one place
-(`Op.from_onnx`). What is constant and small is computed at once: axes, shapes and paddings that a file computes from
-constants are then there to be read.
+The vocabulary is ONNX's whatever the file's format, so that an operator's attributes are read and checked in one
+place (`Op.from_onnx`). Small results of constants are computed at once: axes, shapes and paddings that a file
+computes from constants are then available as numbers.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from cenote.ops.elementwise.cast import Cast, converted
 S = TypeVar("S")
 T = TypeVar("T")
 
-OPSET = 21  # of ONNX, whose names and attributes are used
-PRIVATE = "cenote"  # the domain of operators that ONNX does not have
-_FOLDED = 1 << 16  # elements of a result that is computed at once
+# Version of ONNX whose names and attributes are used.
+OPSET = 21
+# The domain of operators that ONNX does not have.
+PRIVATE = "cenote"
+# Most elements of a result that is computed at once.
+_FOLDED = 1 << 16
 
 
 def decoded(decode: Callable[[S], T], site: S) -> T:
-    """What a decoder makes of an operation. Raises ModelError where its inputs or attributes have other forms or counts
-    than the operation's, which decoders take for granted."""
+    """Apply a decoder to an operation. Raises ModelError where the inputs or attributes have other forms or counts
+    than the operation's, which decoders assume."""
     try:
         return decode(site)
     except CenoteError:
@@ -40,18 +43,19 @@ def decoded(decode: Callable[[S], T], site: S) -> T:
 
 
 class GraphBuilder:
-    """A graph in the making. Values are named by strings; "" is an absent one."""
+    """A graph under construction. Values are named by strings; "" is an absent one."""
 
     def __init__(self) -> None:
         self.inputs: list[Declared] = []
         self.constants: dict[str, Array] = {}
         self.nodes: list[Node] = []
-        self.label = ""  # of the nodes that are made now: the name in the file of what they come from
+        # The name, in the file, of the operation for which nodes are made now.
+        self.label = ""
         self._taken: set[str] = set()
         self._copies: dict[str, int] = {}
 
     def name(self, wanted: str) -> str:
-        """A name that no value has: `wanted`, or with a number behind it."""
+        """Return a name that no value has: `wanted`, or `wanted` with a number behind it."""
         name = wanted or "value"
         while name in self._taken:
             self._copies[wanted] = self._copies.get(wanted, 0) + 1
@@ -60,51 +64,52 @@ class GraphBuilder:
         return name
 
     def input(self, name: str, dtype: np.dtype[Any], shape: Sequence[Dimension] | None) -> str:
-        """An input of the graph."""
+        """Add an input of the graph; return its name."""
         name = self.name(name)
         self.inputs.append(Declared(name, dtype, None if shape is None else tuple(shape)))
         return name
 
     def constant(self, value: Any, name: str = "") -> str:
-        """A constant."""
+        """Add a constant; return its name."""
         made = self.name(name or f"{self.label or 'graph'}/constant")
-        self.constants[made] = np.asarray(value)  # maybe a view: only what the graph keeps is laid out anew
+        # Maybe a view: only constants that the graph keeps are copied to contiguous memory.
+        self.constants[made] = np.asarray(value)
         return made
 
     def known(self, value: str) -> Array | None:
-        """The content of a constant; None of any other value."""
+        """Return the content of a constant; None for any other value."""
         return self.constants.get(value)
 
     def need(self, value: str, what: str) -> Array:
-        """The content of a value that must be constant.
+        """Return the content of a value that must be constant.
 
-        Raises UnsupportedError where it is not: what depends on the data cannot be an attribute.
+        Raises UnsupportedError where it is not: a value that depends on the data cannot be an attribute.
         """
-        found = self.known(value)
-        if found is None:
+        content = self.known(value)
+        if content is None:
             raise UnsupportedError(f"{what} is computed when the model runs; it must be a constant")
-        return found
+        return content
 
     def numbers(self, value: str, what: str) -> tuple[int, ...]:
-        """The content of a constant of integers."""
-        found = self.need(value, what)
-        if found.dtype.kind not in "iu":
-            raise ModelError(f"{what} holds {found.dtype.name}, not integers")
-        return tuple(int(number) for number in found.reshape(-1))
+        """Return the content of a constant of integers."""
+        content = self.need(value, what)
+        if content.dtype.kind not in "iu":
+            raise ModelError(f"{what} holds {content.dtype.name}, not integers")
+        return tuple(int(number) for number in content.reshape(-1))
 
     def number(self, value: str, what: str) -> int:
-        """The content of a constant of one integer."""
-        found = self.numbers(value, what)
-        if len(found) != 1:
-            raise ModelError(f"{what} holds {len(found)} numbers, not one")
-        return found[0]
+        """Return the content of a constant of one integer."""
+        numbers = self.numbers(value, what)
+        if len(numbers) != 1:
+            raise ModelError(f"{what} holds {len(numbers)} numbers, not one")
+        return numbers[0]
 
     def add(self, op: str, *inputs: str, name: str = "", **attributes: Any) -> str:
-        """A node with one output; the value. `op` and the attributes are ONNX's."""
+        """Add a node with one output; return the value. `op` and the attributes are ONNX's."""
         return self.add_many(op, inputs, (name,), **attributes)[0]
 
     def cast(self, value: str, dtype: np.dtype[Any], name: str = "") -> str:
-        """The value in another element type; of a constant at once, whatever its size."""
+        """Return the value in another element type; a constant is converted at once, whatever its size."""
         content = self.known(value)
         if content is not None:
             return self.constant(converted(content, dtype), name or f"{value}/{dtype.name}")
@@ -113,7 +118,7 @@ class GraphBuilder:
     def add_many(
         self, op: str, inputs: Sequence[str], names: Sequence[str], domain: str = "", **attributes: Any
     ) -> tuple[str, ...]:
-        """A node with an output for each name."""
+        """Add a node with an output for each name; return the values."""
         imported = Imported(
             op=op,
             domain=domain,
@@ -143,16 +148,16 @@ class GraphBuilder:
         return self.constant(item)
 
     def add_op(self, op: Op, inputs: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-        """A node of an operator; what follows from small constants is computed now."""
-        given = list(inputs)
-        while given and not given[-1]:
-            given.pop()
+        """Add a node of an operator; results of small constants are computed now."""
+        operands = list(inputs)
+        while operands and not operands[-1]:
+            operands.pop()
         made = tuple(self.name(name or f"{self.label or op.name}/{op.name}") for name in names)
-        folded = self._fold(op, given)
+        folded = self._fold(op, operands)
         if folded is not None:
             self.constants.update(zip(made, folded, strict=False))
         else:
-            self.nodes.append(Node(op, tuple(given), made, self.label))
+            self.nodes.append(Node(op, tuple(operands), made, self.label))
         return made
 
     def _fold(self, op: Op, inputs: Sequence[str]) -> Sequence[Array] | None:
@@ -165,7 +170,7 @@ class GraphBuilder:
         return op.reference(*arrays)
 
     def graph(self, outputs: Mapping[str, str], name: str) -> Graph:
-        """The finished graph; `outputs` says which value each output is, by the output's name."""
+        """Return the finished graph; `outputs` has the value of each output, by the output's name."""
         names = []
         for wanted, value in outputs.items():
             if value == wanted:
@@ -177,7 +182,8 @@ class GraphBuilder:
             self.nodes.append(Node(identity, (value,), (names[-1],)))
         used = {value for node in self.nodes for value in node.inputs} | set(names)
         self.constants = {value: content for value, content in self.constants.items() if value in used}
-        for value in self.constants:  # one by one: what was read is freed when its copy is made
+        # One by one, so that each original is freed when its copy is made.
+        for value in self.constants:
             if not self.constants[value].flags.c_contiguous:
                 self.constants[value] = np.ascontiguousarray(self.constants[value])
         return Graph(
@@ -186,7 +192,7 @@ class GraphBuilder:
 
 
 def transposed(builder: GraphBuilder, value: str, order: Sequence[int], name: str = "") -> str:
-    """The value with its axes in another order; of a constant at once, whatever its size."""
+    """Return the value with its axes in another order; a constant is transposed at once, whatever its size."""
     if tuple(order) == tuple(range(len(order))):
         return value
     content = builder.known(value)
@@ -196,7 +202,8 @@ def transposed(builder: GraphBuilder, value: str, order: Sequence[int], name: st
 
 
 def reshaped(builder: GraphBuilder, value: str, shape: Sequence[int], name: str = "") -> str:
-    """The value under another shape, in which one extent may be -1; of a constant at once, whatever its size."""
+    """Return the value in another shape, in which one extent may be -1; a constant is reshaped at once, whatever its
+    size."""
     content = builder.known(value)
     if content is not None:
         return builder.constant(content.reshape(shape), name or f"{value}/reshaped")

@@ -1,8 +1,8 @@
-"""Operators of frameworks that put channels last, by those that want them first.
+"""Operators of frameworks with channels last, expressed by operators with channels first.
 
-Each is surrounded by transposes; between such operators they cancel (`passes/transposes.py`), so that a network of them
-keeps one at its input and one at its output at most. SAME is left to the operator, which knows the sizes: the end gets
-what is odd.
+Each is surrounded by transposes; between such operators they cancel (`passes/transposes.py`), so that a network of
+them keeps at most one at its input and one at its output. SAME is left to the operator, which knows the sizes: an odd
+amount of padding has its larger part at the end.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Pads = Sequence[tuple[int, int]]
 
 
 def channels_first(builder: GraphBuilder, value: str, rank: int) -> str:
-    """(N, *spatial, C) to (N, C, *spatial); `rank` counts all axes."""
+    """Transpose (N, *spatial, C) to (N, C, *spatial); `rank` counts all axes."""
     return transposed(builder, value, (0, rank - 1, *range(1, rank - 1)))
 
 
 def channels_last(builder: GraphBuilder, value: str, rank: int, name: str = "") -> str:
-    """(N, C, *spatial) to (N, *spatial, C)."""
+    """Transpose (N, C, *spatial) to (N, *spatial, C)."""
     return transposed(builder, value, (0, *range(2, rank), 1), name)
 
 
 def padding_attributes(padding: str, pads: Pads) -> dict[str, Any]:
-    """ONNX's attributes for SAME, VALID or EXPLICIT (begin, end) per spatial axis."""
+    """Return ONNX's attributes for SAME, VALID or EXPLICIT (begin, end) per spatial axis."""
     if padding == "SAME":
         return {"auto_pad": "SAME_UPPER"}
     if padding == "VALID":
@@ -41,7 +41,7 @@ def padding_attributes(padding: str, pads: Pads) -> dict[str, Any]:
 
 
 class ChannelsLast:
-    """Makes the operators; `first`: the caller's values have their channels first after all (NCHW)."""
+    """Builder of such operators; `first`: the caller's values have their channels first nevertheless (NCHW)."""
 
     def __init__(self, builder: GraphBuilder, first: bool = False) -> None:
         self.builder, self.first = builder, first
@@ -53,26 +53,54 @@ class ChannelsLast:
         return value if self.first else channels_last(self.builder, value, rank, name)
 
     def _name(self, name: str) -> str:
-        """Of the value whose channels are first: the operator's own only if nothing follows."""
+        """Return the name of the value with channels first: the operator's own name only if no transpose follows."""
         return name if self.first else f"{name}/channels_first"
 
     def conv(
-        self, x: str, kernel: str, bias: str, *, rank: int, strides: Sequence[int], padding: str, pads: Pads = (),
-        dilations: Sequence[int] = (), groups: int = 1, name: str = "",
-    ) -> str:  # fmt: skip
-        """A convolution; `kernel` is (*window, C / groups, M), `bias` (M,) or "", `rank` counts all axes of x."""
+        self,
+        x: str,
+        kernel: str,
+        bias: str,
+        *,
+        rank: int,
+        strides: Sequence[int],
+        padding: str,
+        pads: Pads = (),
+        dilations: Sequence[int] = (),
+        groups: int = 1,
+        name: str = "",
+    ) -> str:
+        """Add a convolution; `kernel` is (*window, C / groups, M), `bias` (M,) or "", `rank` counts all axes of x."""
         spatial = rank - 2
         weights = transposed(self.builder, kernel, (rank - 1, rank - 2, *range(spatial)))
         return self.conv_of(
-            x, weights, bias, rank=rank, strides=strides, padding=padding, pads=pads, dilations=dilations,
-            groups=groups, name=name,
-        )  # fmt: skip
+            x,
+            weights,
+            bias,
+            rank=rank,
+            strides=strides,
+            padding=padding,
+            pads=pads,
+            dilations=dilations,
+            groups=groups,
+            name=name,
+        )
 
     def depthwise(
-        self, x: str, kernel: str, bias: str, *, strides: Sequence[int], padding: str, pads: Pads = (),
-        dilations: Sequence[int] = (), rank: int = 4, name: str = "",
-    ) -> str:  # fmt: skip
-        """A depthwise convolution; `kernel` is the constant (*window, C, multiplier), `rank` counts all axes of x."""
+        self,
+        x: str,
+        kernel: str,
+        bias: str,
+        *,
+        strides: Sequence[int],
+        padding: str,
+        pads: Pads = (),
+        dilations: Sequence[int] = (),
+        rank: int = 4,
+        name: str = "",
+    ) -> str:
+        """Add a depthwise convolution; `kernel` is the constant (*window, C, multiplier), `rank` counts all axes of
+        x."""
         content = self.builder.need(kernel, "the kernel of a depthwise convolution")
         if content.ndim != rank:
             raise ModelError(f"a depthwise kernel has {rank} axes, this one has shape {list(content.shape)}")
@@ -83,17 +111,34 @@ class ChannelsLast:
             (channels * multiplier, 1, *window),
         )
         return self.conv_of(
-            x, weights, bias, rank=rank, strides=strides, padding=padding, pads=pads, dilations=dilations,
-            groups=channels, name=name,
-        )  # fmt: skip
+            x,
+            weights,
+            bias,
+            rank=rank,
+            strides=strides,
+            padding=padding,
+            pads=pads,
+            dilations=dilations,
+            groups=channels,
+            name=name,
+        )
 
     def conv_of(
-        self, x: str, weights: str, bias: str, *, rank: int, strides: Sequence[int], padding: str, pads: Pads = (),
-        dilations: Sequence[int] = (), groups: int = 1, name: str = "",
-    ) -> str:  # fmt: skip
-        """A convolution whose weights lie as ONNX has them: (M, C / groups, *window). `groups` 0: what the shapes
-        say.
-        """
+        self,
+        x: str,
+        weights: str,
+        bias: str,
+        *,
+        rank: int,
+        strides: Sequence[int],
+        padding: str,
+        pads: Pads = (),
+        dilations: Sequence[int] = (),
+        groups: int = 1,
+        name: str = "",
+    ) -> str:
+        """Add a convolution whose weights have ONNX's layout: (M, C / groups, *window). `groups` 0: taken from the
+        shapes."""
         auto_pad = padding_attributes(padding, pads).get("auto_pad", "NOTSET")
         explicit = tuple(pads) if auto_pad == "NOTSET" else ()
         op = Conv(tuple(strides), explicit, tuple(dilations) or (1,) * (rank - 2), groups, auto_pad)
@@ -101,11 +146,21 @@ class ChannelsLast:
         return self._out(y, rank, name)
 
     def conv_transpose(
-        self, x: str, kernel: str, bias: str, *, rank: int, strides: Sequence[int], padding: str,
-        sizes: Sequence[int] | None, dilations: Sequence[int] = (), output_padding: Sequence[int] = (), name: str = "",
-    ) -> str:  # fmt: skip
-        """A transposed convolution; `kernel` is the constant (*window, M, C), `sizes` the spatial extents of the result
-        (None: strides times those of x, and what reaches beyond if padding is VALID)."""
+        self,
+        x: str,
+        kernel: str,
+        bias: str,
+        *,
+        rank: int,
+        strides: Sequence[int],
+        padding: str,
+        sizes: Sequence[int] | None,
+        dilations: Sequence[int] = (),
+        output_padding: Sequence[int] = (),
+        name: str = "",
+    ) -> str:
+        """Add a transposed convolution; `kernel` is the constant (*window, M, C), `sizes` the spatial extents of the
+        result (None: strides times those of x, plus the reach of the window beyond them if padding is VALID)."""
         content = self.builder.need(kernel, "the kernel of a transposed convolution")
         spatial = rank - 2
         window = content.shape[:spatial]
@@ -122,7 +177,8 @@ class ChannelsLast:
             reach = [(k - 1) * d + 1 for k, d in zip(window, attributes["dilations"], strict=True)]
             if sizes is None:
                 extra = [max(0, s - k) for s, k in zip(strides, reach, strict=True)]
-            else:  # what a convolution leaves over at the end
+            else:
+                # The rows that a convolution leaves over at the end.
                 extra = [(size - k) % s for size, s, k in zip(sizes, strides, reach, strict=True)]
             attributes["output_padding"] = tuple(output_padding) or tuple(extra)
         if sizes is not None and padding == "SAME":
@@ -133,10 +189,18 @@ class ChannelsLast:
         return self._out(y, rank, name)
 
     def pool(
-        self, op: str, x: str, *, rank: int, window: Sequence[int], strides: Sequence[int], padding: str,
-        pads: Pads = (), name: str = "",
-    ) -> str:  # fmt: skip
-        """`op`: "MaxPool" or "AveragePool" (which does not count padding)."""
+        self,
+        op: str,
+        x: str,
+        *,
+        rank: int,
+        window: Sequence[int],
+        strides: Sequence[int],
+        padding: str,
+        pads: Pads = (),
+        name: str = "",
+    ) -> str:
+        """Add a pool. `op`: "MaxPool" or "AveragePool" (which does not count padding)."""
         y = self.builder.add(
             op,
             self._in(x, rank),
@@ -148,7 +212,7 @@ class ChannelsLast:
         return self._out(y, rank, name)
 
     def on_first(self, op: str, x: str, rank: int, name: str = "", **attributes: Any) -> str:
-        """Any operator with one input that wants channels first."""
+        """Add any operator with one input that needs channels first."""
         y = self.builder.add(op, self._in(x, rank), name=self._name(name), **attributes)
         return self._out(y, rank, name)
 
@@ -164,11 +228,17 @@ class ChannelsLast:
         epsilon: float,
         name: str = "",
     ) -> str:
-        """Batch normalisation by given statistics."""
+        """Add a batch normalisation by given statistics."""
         y = self.builder.add(
-            "BatchNormalization", self._in(x, rank), scale, offset, mean, variance, name=self._name(name),
+            "BatchNormalization",
+            self._in(x, rank),
+            scale,
+            offset,
+            mean,
+            variance,
+            name=self._name(name),
             epsilon=epsilon,
-        )  # fmt: skip
+        )
         return self._out(y, rank, name)
 
     def resize(
@@ -183,18 +253,19 @@ class ChannelsLast:
         scales: str = "",
         name: str = "",
     ) -> str:
-        """A picture in another size; `sizes` is the value of the spatial extents, or `scales` that of the factors;
-        `mode` "nearest", "linear", "cubic".
+        """Add a resize of a picture. `sizes` is the value of the spatial extents, or `scales` that of the factors;
+        `mode`: "nearest", "linear", "cubic".
 
-        Places are TensorFlow's products (`Resize.by_step`). Its nearest rounds to the nearest when corners are aligned,
-        else down. Its cubic is Keys's (a = -1/2) over what lies within the picture when centres of pixels are meant,
-        else the one with a = -3/4.
+        Coordinates are TensorFlow's products (`Resize.by_step`). Its nearest rounds to the nearest when corners are
+        aligned, else down. Its cubic is Keys's (a = -1/2) over the elements within the picture for half pixel
+        centres, else the one with a = -3/4.
         """
         coordinates = "align_corners" if align_corners else "half_pixel" if half_pixel else "asymmetric"
         attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
         if mode == "nearest":
             attributes["nearest_mode"] = "round_prefer_ceil" if align_corners else "floor"
-            if coordinates == "half_pixel":  # the pixel that holds the centre
+            if coordinates == "half_pixel":
+                # The pixel that contains the centre.
                 attributes["coordinate_transformation_mode"] = "tf_half_pixel_for_nn"
         if mode == "cubic" and half_pixel and not align_corners:
             attributes |= {"cubic_coeff_a": -0.5, "exclude_outside": 1}
@@ -211,9 +282,9 @@ class ChannelsLast:
 
 
 def fused(builder: GraphBuilder, value: str, activation: str, name: str = "") -> str:
-    """A value through an activation that a file names: "", "RELU", "RELU6", "RELU_N1_TO_1", "TANH", …
+    """Apply an activation that a file names to a value: "", "RELU", "RELU6", "RELU_N1_TO_1", "TANH", …
 
-    Raises UnsupportedError for one that is not known.
+    Raises UnsupportedError for an unknown one.
     """
     if activation in ("", "NONE"):
         return value

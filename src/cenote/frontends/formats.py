@@ -1,4 +1,4 @@
-"""Which format a model is in, by its content, and the front end that reads it. Front ends are imported when needed."""
+"""Detection of a model's format by its content, and its import. Front ends are imported when needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from cenote.frontends.wire import BytesSource, FileSource, IrregularError, Sourc
 
 _ONNX_GRAPH, _META_GRAPHS, _SAVER = 7, 2, 3
 _LAYERS = re.compile(rb'\s*\{\s*"format"\s*:\s*"cenote-layers"')
-_LOOKED_AT = 64  # fields of a file
+# Number of a file's fields that are examined.
+_LOOKED_AT = 64
 _ALL = Ends()
 
 
@@ -27,21 +28,22 @@ def import_model(
     problems: list[str] | None = None,
     ends: Ends = _ALL,
 ) -> ImportedModel:
-    """Read a model; `form` forces a format, `signature` chooses among the functions of those that have several. `ends`
-    are inputs and outputs by name: graphs of TensorFlow are read between them, others whole, and cut by
-    `cenote.cutting`.
-    `problems` collects what is not supported, if given, instead of an error where that is possible; with any, the graph
-    is not whole.
+    """Read a model. `form` forces a format, `signature` chooses among the functions of formats that have several.
 
-    Raises MissingFileError, ModelError for what is no valid model, UnsupportedError for what Cenote does not have,
-    ArgumentError for a format that does not exist and a signature that the model does not have.
+    `ends` are inputs and outputs by name: graphs of TensorFlow are read between them, others whole, and cut by
+    `cenote.cutting`. `problems`, if given, collects unsupported parts instead of an error where that is possible;
+    with any, the graph is incomplete.
+
+    Raises MissingFileError, ModelError for a file that is no valid model, UnsupportedError for parts that Cenote does
+    not have, ArgumentError for a format that does not exist and a signature that the model does not have.
     """
     if form is not None:
         OneOf(FORMATS)("format", form)
     if isinstance(source, str | os.PathLike):
         return _from_path(Path(source), form, signature, problems, ends)
     if not isinstance(source, bytes | bytearray | memoryview) and form in (None, "onnx"):
-        return _onnx(source, signature, problems, ends)  # an open file or a message
+        # An open file or a message.
+        return _onnx(source, signature, problems, ends)
     content = BytesSource(bytes(source if not hasattr(source, "read") else source.read()))
     form = form or format_of(content)
     if form == "onnx":
@@ -53,14 +55,15 @@ def import_model(
 
 
 def unsupported(source: Any) -> list[str]:
-    """Everything that keeps a model from being read because Cenote does not have it, each with its node.
+    """Return everything in a model that Cenote does not support, each with its node.
 
-    Raises ModelError for what is no valid model.
+    Raises ModelError for a file that is no valid model.
     """
     problems: list[str] = []
     try:
         import_model(source, problems=problems)
-    except UnsupportedError as error:  # of the model as a whole
+    except UnsupportedError as error:
+        # The error is about the model as a whole.
         if not problems:
             return [str(error)]
     return problems
@@ -140,7 +143,7 @@ def _onnx(source: Any, signature: str | None, problems: list[str] | None, ends: 
 
 
 def format_of_file(source: Any) -> Format | None:
-    """The format of a model given by its path or as bytes; None of a folder."""
+    """Return the format of a model given by its path or as bytes; None for a folder."""
     if isinstance(source, bytes):
         return format_of(BytesSource(source))
     if os.path.isdir(source):
@@ -150,7 +153,7 @@ def format_of_file(source: Any) -> Format | None:
 
 
 def format_of(source: Source) -> Format:
-    """The format of a file; what is nothing that is known is left to ONNX's front end to refuse."""
+    """Return the format of a file; an unknown file is left to ONNX's front end to refuse."""
     start = source.read(0, 64)
     if start[4:8] == b"TFL3":
         return "tflite"
@@ -165,7 +168,8 @@ def format_of(source: Source) -> Format:
     except IrregularError:
         return "onnx"
     numbers = {number for number, is_message in fields if is_message}
-    if (1, True) in fields and _ONNX_GRAPH not in numbers:  # in ONNX the first field is a number
+    # In ONNX the first field is a number.
+    if (1, True) in fields and _ONNX_GRAPH not in numbers:
         return "metagraph" if {_META_GRAPHS, _SAVER} <= numbers else "graphdef"
     if fields and {number for number, _ in fields} == {1, 2} and _META_GRAPHS in numbers:
         return "savedmodel"
@@ -173,18 +177,18 @@ def format_of(source: Source) -> Format:
 
 
 def is_graph_text(start: bytes) -> bool:
-    """Is it a GraphDef in protobuf's text form?"""
+    """Return whether a file is a GraphDef in protobuf's text form."""
     return start.lstrip().startswith((b"node {", b"node{", b"versions {", b"library {"))
 
 
 def _first_fields(source: Source) -> set[tuple[int, bool]]:
-    """Numbers of a file's first fields, and whether each holds bytes."""
-    found: set[tuple[int, bool]] = set()
+    """Return the numbers of a file's first fields, and whether each holds bytes."""
+    fields: set[tuple[int, bool]] = set()
     offset = 0
     for _ in range(_LOOKED_AT):
         if offset >= source.size:
             break
         field = fields_of(source, Span(offset, source.size - offset), most=1)[0]
-        found.add((field.number, field.content is not None))
+        fields.add((field.number, field.content is not None))
         offset = field.whole.end
-    return found
+    return fields

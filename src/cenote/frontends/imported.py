@@ -1,4 +1,4 @@
-"""What a front end gives."""
+"""Results of a front end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cenote.graph.graph import Graph
 
 @dataclass(frozen=True)
 class Ends:
-    """Values by name that are to be a model's inputs and outputs; None for those that its file says."""
+    """Names of values that are to be a model's inputs and outputs; None for those of its file."""
 
     inputs: Sequence[str] | None = None
     outputs: Sequence[str] | None = None
@@ -22,13 +22,13 @@ class Ends:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A model as its file has it.
+    """A model as it is in its file.
 
     `outputs` are the outputs whose type is declared or follows from the inputs', by name; `metadata` the file's own
-    key-value pairs; `about` what it says about itself: "producer_name" (the program that wrote it), "producer_version",
-    "graph_name", "domain", "description", "graph_description", "version", as far as it does; `external` the files
-    beside the model that hold weights; `between` says that the front end has read what lies between `Ends` only;
-    `inside` are the types that the file declares of values that are to be inputs.
+    key-value pairs; `about` its description of itself, as far as it has one: "producer_name" (the program that wrote
+    it), "producer_version", "graph_name", "domain", "description", "graph_description", "version"; `external` the
+    files beside the model that hold weights; `between`: the front end has read only the part between `Ends`; `inside`
+    are the types that the file declares for values that are to be inputs.
     """
 
     graph: Graph

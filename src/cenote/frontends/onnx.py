@@ -1,7 +1,7 @@
-"""Reads ONNX models: file mechanics only. What an operator means is in `cenote.ops`.
+"""Reader of ONNX models: file mechanics only. The meaning of operators is in `cenote.ops`.
 
 Imported on demand, because importing onnx takes 0.2 s. Files beside it: `onnx_wire` (weights without copies),
-`onnx_tensors` (arrays, attributes, external data), `onnx_schema` (what a node may look like), `onnx_order`
+`onnx_tensors` (arrays, attributes, external data), `onnx_schema` (valid forms of a node), `onnx_order`
 (topological order), `onnx_nodes` (decoding, inlining).
 """
 
@@ -42,11 +42,11 @@ def load_onnx(
 ) -> ImportedModel:
     """Read a model from a path, bytes, a binary file object or an onnx.ModelProto.
 
-    The graph is not specialised: only constants have types. Weights of a model given as bytes are views of
-    them.
+    The graph is not specialised: only constants have types. Weights of a model given as bytes are views of them.
 
-    `problems` collects nodes that are not supported, if given, instead of an error; the graph is not whole then. Where
-    the model is to be cut (`ends`), they are in the graph as `Refused`: what is left of it need not have any.
+    `problems`, if given, collects nodes that are not supported instead of an error; the graph is incomplete then.
+    Where the model is to be cut (`ends`), they are in the graph as `Refused`: the remaining part need not contain
+    any.
 
     Raises ModelError when it is not a valid model (or cannot be read), UnsupportedError when it uses an
     operator, opset, type or attribute that Cenote does not have; the message names the file and the node.
@@ -57,7 +57,8 @@ def load_onnx(
         try:
             return _import(model, contents, folder, problems, ends)
         except (TypeError, AttributeError, ValueError, LookupError) as error:
-            text = _not_text(model)  # protobuf gives text that is not UTF-8 as bytes, which fit nowhere
+            # protobuf returns text that is not UTF-8 as bytes, which no code below expects.
+            text = _not_text(model)
             if text is None:
                 raise
             raise ModelError(f"{text!r} is not valid UTF-8 text; the file is damaged") from error
@@ -66,7 +67,7 @@ def load_onnx(
 
 
 def _name(source: object) -> str:
-    """How errors name the model."""
+    """Return the model's name for errors."""
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     if isinstance(source, onnx.ModelProto):
@@ -76,7 +77,7 @@ def _name(source: object) -> str:
 
 
 def _parse(source: Any) -> tuple[Any, Contents, Path | None]:
-    """The message, the raw bytes of initializers that are not in it, and the folder of external data."""
+    """Return the message, the raw bytes of initializers that are not in it, and the folder of external data."""
     if isinstance(source, onnx.ModelProto):
         return source, {}, None
     if isinstance(source, bytes | bytearray | memoryview):
@@ -127,7 +128,8 @@ def _import(
     inputs = []
     for value in graph.input:
         if value.name in importer.constants:
-            continue  # before IR version 4 every initializer had to be listed as an input too
+            # Before IR version 4 every initializer had to be listed as an input too.
+            continue
         if not value.name or value.name in scope.names:
             raise ModelError(f"input '{value.name}' has no name or is declared twice")
         inputs.append(_declared(value, f"input '{value.name}'"))
@@ -158,7 +160,7 @@ def _import(
 
 
 def _about(model: Any) -> dict[str, str]:
-    """What the file says about itself."""
+    """Return the file's description of itself."""
     texts = {
         "producer_name": model.producer_name,
         "producer_version": model.producer_version,
@@ -172,23 +174,23 @@ def _about(model: Any) -> dict[str, str]:
 
 
 def _not_text(message: Any) -> bytes | None:
-    """The first text field that is not UTF-8, of this message or of one in it."""
+    """Return the first text field that is not UTF-8, of this message or of one in it."""
     for kind, content in message.ListFields():
         single = isinstance(content, str | bytes) or hasattr(content, "ListFields")
         items = (content,) if single else content
         if kind.type == kind.TYPE_STRING:
-            found = next((item for item in items if isinstance(item, bytes)), None)
+            text = next((item for item in items if isinstance(item, bytes)), None)
         elif kind.type == kind.TYPE_MESSAGE:
-            found = next((text for item in items if (text := _not_text(item)) is not None), None)
+            text = next((inner for item in items if (inner := _not_text(item)) is not None), None)
         else:
-            found = None
-        if isinstance(found, bytes):
-            return found
+            text = None
+        if isinstance(text, bytes):
+            return text
     return None
 
 
 def _opsets(model: Any) -> dict[str, int]:
-    """Opset by domain, after the checks that a file is a model at all."""
+    """Return the opset by domain, after the checks that a file is a model at all."""
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise ModelError("this is not an ONNX model: it has no graph")
     if not model.graph.output:
@@ -200,14 +202,15 @@ def _opsets(model: Any) -> dict[str, int]:
         )
     opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     if not opsets:
-        opsets = {STANDARD: 1}  # what the specification says for files older than opsets
+        # As the specification says for files older than opsets.
+        opsets = {STANDARD: 1}
     if STANDARD in opsets:
         check_opset(STANDARD, opsets[STANDARD])
     return opsets
 
 
 def _declared(value: Any, what: str) -> Declared:
-    """An input or output with its declared type."""
+    """Return an input or output with its declared type."""
     kind = value.type.WhichOneof("value")
     if kind in ("sequence_type", "optional_type"):
         return _container(value, what)
@@ -222,7 +225,7 @@ def _declared(value: Any, what: str) -> Declared:
 
 
 def _container(value: Any, what: str) -> Declared:
-    """A sequence of tensors, or an optional tensor or sequence."""
+    """Return a sequence of tensors, or an optional tensor or sequence."""
     form, inner = "sequence", value.type
     if inner.HasField("optional_type"):
         form, inner = "optional", inner.optional_type.elem_type
@@ -236,14 +239,14 @@ def _container(value: Any, what: str) -> Declared:
 
 
 def _dimension(dimension: Any) -> Dimension:
-    """A size, a name, or None; some exporters write -1 for unknown."""
+    """Return a size, a name, or None; some exporters write -1 for unknown."""
     if dimension.HasField("dim_value"):
         return int(dimension.dim_value) if dimension.dim_value >= 0 else None
     return dimension.dim_param or None
 
 
 def model_of_node(node: onnx.NodeProto, inputs: Sequence[NDArray[Any]], opset: int | None) -> onnx.ModelProto:
-    """A model of one node, for inputs like these: one array per input of the node that is there."""
+    """Return a model of one node, for inputs like these: one array per input that the node has."""
     names = list(dict.fromkeys(name for name in node.input if name))
     if len(names) != len(inputs):
         raise InputError(

@@ -1,5 +1,5 @@
-"""Nodes with graphs inside: If, whose branches are imported both unless the condition is constant, and Loop, Scan and
-SequenceMap, whose graph becomes the body of a control-flow operator."""
+"""Nodes with graphs inside: If, of which both branches are imported unless the condition is constant, and Loop, Scan
+and SequenceMap, whose graph becomes the body of a control-flow operator."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ from cenote.ops.movement.reshape import Identity
 
 WITH_BODY = frozenset({"Loop", "Scan", "SequenceMap"})
 _LISTS = (
-    "scan_input_axes", "scan_output_axes", "scan_input_directions", "scan_output_directions", "directions"
-)  # fmt: skip
+    "scan_input_axes",
+    "scan_output_axes",
+    "scan_input_directions",
+    "scan_output_directions",
+    "directions",
+)
 
 
 def add_branch(importer: Adder, node: Any, attributes: Sequence[Any], scope: Scope) -> None:
-    """An If: the chosen branch in its place where the condition is constant, else a node that holds both."""
+    """Add an If: the chosen branch in its place where the condition is constant, else a node that holds both."""
     condition = scope.resolve(node.input[0])
     known = importer.constants.get(condition)
     branches = {item.name: item.g for item in attributes}
@@ -39,7 +43,8 @@ def add_branch(importer: Adder, node: Any, attributes: Sequence[Any], scope: Sco
     if all(isinstance(body, UnsupportedError) for body in bodies):
         raise next(body for body in bodies if isinstance(body, UnsupportedError))
     if not any(made):
-        return  # nothing asks for it
+        # No output is used.
+        return
     label = scope.prefix + node.name if node.name else ""
     taken = [
         (refusal(body, trimmed(made), label),) if isinstance(body, UnsupportedError) else body
@@ -51,7 +56,7 @@ def add_branch(importer: Adder, node: Any, attributes: Sequence[Any], scope: Sco
 def _branch_body(
     importer: Adder, node: Any, name: str, graph: Any, made: Sequence[str], scope: Scope
 ) -> tuple[Node, ...] | UnsupportedError:
-    """The nodes of a branch, or why they cannot be had: the model may never take it."""
+    """Return the nodes of a branch, or the error that prevents them: the model may never take the branch."""
     outside, importer.nodes = importer.nodes, []
     try:
         _choice(importer, node, name, graph, made, scope, direct=False)
@@ -65,7 +70,8 @@ def _branch_body(
 def _choice(
     importer: Adder, node: Any, name: str, graph: Any, made: Sequence[str], scope: Scope, direct: bool
 ) -> None:
-    """Add a branch's nodes; its outputs become the values `made`, `direct`: by the nodes themselves if they can."""
+    """Add a branch's nodes; its outputs become the values `made`; `direct`: written by the nodes themselves if
+    possible."""
     if len(graph.output) != len(node.output):
         raise ModelError(f"{name} has {len(graph.output)} outputs, the node {len(node.output)}")
     outputs = [(value.name, value_made) for value, value_made in zip(graph.output, made, strict=True)]
@@ -76,7 +82,7 @@ def _choice(
 
 
 def add_loop(importer: Adder, node: Any, attributes: Sequence[Any], opset: int, scope: Scope) -> None:
-    """Add the node. Raises ModelError where body and node do not fit."""
+    """Add a Loop, Scan or SequenceMap. Raises ModelError where body and node do not fit."""
     graph = next((item.g for item in attributes if item.name == "body"), None)
     if graph is None:
         raise ModelError(f"{node.op_type} has no body")
@@ -114,31 +120,31 @@ def _operator(kind: str, opset: int, body: Body, values: Mapping[str, Any]) -> C
 
 
 def _check_counts(node: Any, body: Body, values: Mapping[str, Any], opset: int) -> None:
-    """A body must take and give as many values as the node's inputs and outputs ask for."""
-    given, made = len(node.input), len(node.output)
+    """Check that a body has as many inputs and outputs as the node's inputs and outputs require."""
+    inputs, outputs = len(node.input), len(node.output)
     if node.op_type == "Loop":
-        takes, gives, scanned = given, len(body.outputs) - 1, 0
-        fewest = given - 2
+        takes, gives, scanned = inputs, len(body.outputs) - 1, 0
+        fewest = inputs - 2
     elif node.op_type == "Scan":
         scanned = int(values["num_scan_inputs"])
-        takes, gives = given - (opset < 9), len(body.outputs)
+        takes, gives = inputs - (opset < 9), len(body.outputs)
         fewest = takes - scanned
         if not 1 <= scanned <= takes:
             raise ModelError(f"Scan: num_scan_inputs is {scanned}, of {takes} inputs")
     else:
-        takes, gives, fewest = given, len(body.outputs), 1
+        takes, gives, fewest = inputs, len(body.outputs), 1
     if len(body.formals) != takes:
         raise ModelError(
             f"{node.op_type}: its body has {len(body.formals)} inputs, the node gives it {takes}"
         )
-    if gives < max(fewest, made):
+    if gives < max(fewest, outputs):
         raise ModelError(
-            f"{node.op_type}: its body has too few outputs ({len(body.outputs)}) for the node's {made}"
+            f"{node.op_type}: its body has too few outputs ({len(body.outputs)}) for the node's {outputs}"
         )
 
 
 def _body(importer: Adder, node: Any, graph: Any, scope: Scope) -> Body:
-    """The nodes of a body; what it reads from outside is captured, constants are its own."""
+    """Return a body with its nodes; values that it reads from outside are captured, constants are its own."""
     outside, importer.nodes = importer.nodes, []
     try:
         inner = scope.inside(f"{scope.prefix}{node.name or node.op_type}/")
@@ -163,7 +169,8 @@ def _body(importer: Adder, node: Any, graph: Any, scope: Scope) -> Body:
 
 
 def _outputs(importer: Adder, names: Sequence[str], scope: Scope) -> tuple[str, ...]:
-    """The values of a body's outputs, each made by a node and none twice: copies where the file hands on others."""
+    """Return the values of a body's outputs, each made by a node and none twice: copies where the file passes on
+    others."""
     made = {name for node in importer.nodes for name in node.outputs}
     outputs: list[str] = []
     identity: Op = Identity()
@@ -180,7 +187,7 @@ def _outputs(importer: Adder, names: Sequence[str], scope: Scope) -> tuple[str, 
 
 
 def _declared(value: Any) -> Declared | None:
-    """What the file says of an output of a body; None where it says nothing of use."""
+    """Return the file's declaration of a body's output; None where it has no tensor type."""
     if value.type.WhichOneof("value") != "tensor_type" or not value.type.tensor_type.elem_type:
         return None
     tensor = value.type.tensor_type
@@ -196,7 +203,7 @@ def _declared(value: Any) -> Declared | None:
 
 
 def trimmed(names: Sequence[str]) -> tuple[str, ...]:
-    """Without absent ones at the end."""
+    """Return the names without absent ones at the end."""
     count = len(names)
     while count and not names[count - 1]:
         count -= 1

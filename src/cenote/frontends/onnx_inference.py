@@ -53,8 +53,8 @@ def inferred(model: Any, enough: Callable[[Any], bool]) -> Any:
 
 
 def _rounds(nodes: list[Any]) -> list[int]:
-    """The round from which on each node is shown: 0, and for a Slice one more than for what comes before it, if an
-    operator that is not safe lies between."""
+    """Return the round from which on each node is shown: 0, and for a Slice one more than for the nodes before it, if
+    an operator that is not safe lies between."""
     # By value: twice the round in which its extents are known, and one more if they may be negative.
     states: dict[str, int] = {}
     safe = frozenset(_SAFE.split())
@@ -72,8 +72,8 @@ def _rounds(nodes: list[Any]) -> list[int]:
 
 
 def _without_weights(model: Any) -> Any:
-    """The model with the types of its large weights in place of their content, which inference has no use for, without
-    Slices inside of bodies and without negative extents, which some exporters declare for unknown ones."""
+    """Return the model with the types of its large weights in place of their content, which inference does not use,
+    without Slices inside of bodies and without negative extents, which some exporters declare for unknown ones."""
     light = onnx.ModelProto(ir_version=model.ir_version)
     light.opset_import.extend(model.opset_import)
     light.functions.extend(model.functions)
@@ -106,7 +106,7 @@ def _hide_slices(nodes: Any) -> None:
 
 
 def _bodies(nodes: Iterable[Any]) -> list[Any]:
-    """The graphs that are attributes of nodes."""
+    """Return the graphs that are attributes of nodes."""
     return [
         body
         for node in nodes
@@ -128,5 +128,5 @@ def _is_negative(value: Any) -> bool:
 
 
 def _dimensions(value: Any) -> Any:
-    """The dimensions of a tensor; of a sequence, an optional or a value without a type none."""
+    """Return the dimensions of a tensor; none for a sequence, an optional or a value without a type."""
     return value.type.tensor_type.shape.dim

@@ -1,7 +1,8 @@
 """Attributes of opset 6 that opset 7 dropped, where the meaning is the same without them.
 
-Opset 7 made broadcasting NumPy's and inference the default. Files of opset 6 are still about; what of them is not
-the same operator as in opset 7 is refused. Of older files those nodes run whose operator is the same in opset 7.
+Opset 7 made broadcasting NumPy's and inference the default. Files of opset 6 are still in use; those of their nodes
+that are not the same operator as in opset 7 are refused. Of older files, the nodes run whose operator is the same in
+opset 7.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ _ADVICE = "upgrade the model with onnx.version_converter"
 
 
 def without_legacy(op: str, attributes: list[Any]) -> tuple[list[Any], int | None]:
-    """The attributes of a node of opset 6 as opset 7 would have them; and the axis of the first input at which those of
-    the second begin, where broadcasting is not NumPy's.
+    """Return the attributes of a node of opset 6 as opset 7 has them; and the axis of the first input at which those
+    of the second begin, where broadcasting is not NumPy's.
 
-    Raises UnsupportedError where opset 7 has no equal: training.
+    Raises UnsupportedError where opset 7 has no equivalent: training.
     """
     if op == "PRelu":
-        return attributes, 1  # a slope per channel
+        # A slope per channel.
+        return attributes, 1
     if op in _TRAINING:
         values = {item.name: item.i for item in attributes}
         if not values.get("is_test"):

@@ -1,7 +1,8 @@
-"""Operators of ONNX Runtime's own domain (com.microsoft), written out by standard operators.
+"""Operators of ONNX Runtime's own domain (com.microsoft), expressed by standard operators.
 
-Exports that were fused or quantised by ONNX Runtime's tools have them. What they come to is fused and compiled like any
-other graph. `written_out` gives the nodes of one as a function, whose inputs and outputs are the node's.
+Models that were fused or quantised by ONNX Runtime's tools contain them. The standard operators are fused and
+compiled like any other graph. `written_out` returns one as a function of nodes, whose inputs and outputs are the
+node's.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from cenote.core.types import Array
 from cenote.frontends.builder import PRIVATE
 
 MICROSOFT = "com.microsoft"
-OPSET = 24  # of the standard operators below
+# Version of the standard operators below.
+OPSET = 24
 Write = Callable[["Writer"], Sequence[str]]
 
 
 class Writer:
-    """The nodes that one node comes to. Values are names; "" is an absent one."""
+    """Collector of the nodes that replace one node. Values are names; "" is an absent one."""
 
     def __init__(self, node: Any, attributes: Mapping[str, Any]) -> None:
         self.kind, self.attributes = node.op_type, attributes
@@ -33,11 +35,11 @@ class Writer:
         self.used: set[str] = set()
 
     def input(self, index: int) -> str:
-        """An input; "" where it is absent."""
+        """Return an input; "" where it is absent."""
         return self.inputs[index] if index < len(self.inputs) else ""
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute."""
+        """Return an attribute."""
         self.used.add(name)
         return self.attributes.get(name, default)
 
@@ -45,36 +47,37 @@ class Writer:
         return UnsupportedError(f"{self.kind}: {what} is not supported")
 
     def op(self, kind: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: Any) -> Any:
-        """Add a node; its output's name, or a list of several."""
-        made = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
-        given = {name: value for name, value in attributes.items() if value is not None}
-        self.nodes.append(helper.make_node(kind, inputs, made, domain=domain, **given))
-        return made[0] if outputs == 1 else made
+        """Add a node; return its output's name, or a list of several."""
+        names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
+        present = {name: value for name, value in attributes.items() if value is not None}
+        self.nodes.append(helper.make_node(kind, inputs, names, domain=domain, **present))
+        return names[0] if outputs == 1 else names
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
         made: str = self.op("Constant", value=numpy_helper.from_array(np.asarray(value, dtype)))
         return made
 
     def passed(self, *names: str) -> dict[str, Any]:
-        """Attributes that are handed on as they are, where they are there."""
+        """Return attributes that are passed on unchanged, where they are present."""
         return {name: self.get(name) for name in names if self.get(name) is not None}
 
     def plus(self, *values: str) -> str:
-        """The sum of those that are there."""
-        there = [value for value in values if value]
-        total = there[0]
-        for value in there[1:]:
+        """Return the sum of the values that are present."""
+        present = [value for value in values if value]
+        total = present[0]
+        for value in present[1:]:
             total = self.op("Add", total, value)
         return total
 
     def dequantized(self, index: int) -> str:
-        """Input `index` with the scale and zero point behind it, as floats."""
+        """Return input `index` with the scale and zero point behind it, as floats."""
         x, scale, zero = (self.input(index + i) for i in range(3))
         made: str = self.op("DequantizeLinear", x, scale, *([zero] if zero else []))
         return made
 
     def quantized(self, x: str, index: int, like: str) -> str:
-        """x by the scale at `index` and the zero point behind it; without one 0, in the type of `like`."""
+        """Return x quantised by the scale at `index` and the zero point behind it; without one 0, in the type of
+        `like`."""
         zero = self.input(index + 1) or self.op("CastLike", self.constant(0, np.int32), like)
         made: str = self.op("QuantizeLinear", x, self.input(index), zero)
         return made
@@ -89,9 +92,9 @@ class Writer:
 
 
 def written_out(node: Any, attributes: Mapping[str, Any]) -> Any | None:
-    """The node as a FunctionProto of standard operators; None for an operator that is not in the table.
+    """Return the node as a FunctionProto of standard operators; None for an operator that is not in the table.
 
-    Raises UnsupportedError for attributes and inputs that have no equal here.
+    Raises UnsupportedError for attributes and inputs that have no equivalent here.
     """
     write = _TABLE.get(node.op_type)
     if write is None:
@@ -117,7 +120,7 @@ def written_out(node: Any, attributes: Mapping[str, Any]) -> Any | None:
 
 
 def _activated(w: Writer, x: str, kind: str, parameters: Sequence[float]) -> str:
-    """An activation by its ONNX name, with its parameters in the order in which ONNX Runtime lists them."""
+    """Apply an activation by its ONNX name, with its parameters in the order in which ONNX Runtime lists them."""
     names = {"LeakyRelu": ["alpha"], "HardSigmoid": ["alpha", "beta"], "Elu": ["alpha"]}
     if not kind or kind == "Identity":
         return x
@@ -148,9 +151,9 @@ _WINDOW = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
 
 
 def _fused_conv(w: Writer) -> Sequence[str]:
-    """x, weights, bias, a value that is added before the activation."""
-    given = [w.input(0), w.input(1), *([w.input(2)] if w.input(2) else [])]
-    y = w.plus(w.op("Conv", *given, **w.passed(*_WINDOW, "group")), w.input(3))
+    """Decode FusedConv. Inputs: x, weights, bias, a value that is added before the activation."""
+    operands = [w.input(0), w.input(1), *([w.input(2)] if w.input(2) else [])]
+    y = w.plus(w.op("Conv", *operands, **w.passed(*_WINDOW, "group")), w.input(3))
     return [_activated(w, y, w.get("activation", ""), w.get("activation_params", ()))]
 
 
@@ -178,20 +181,21 @@ def _integer_product(w: Writer, a: str, b: str, a_zero: str, b_zero: str) -> str
 
 
 def _dynamic_matmul(w: Writer) -> Sequence[str]:
-    """a, b, scale of b, its zero point, bias."""
+    """Decode DynamicQuantizeMatMul. Inputs: a, b, scale of b, its zero point, bias."""
     a, scale, zero = w.op("DynamicQuantizeLinear", w.input(0), outputs=3)
     product = _integer_product(w, a, w.input(1), zero, w.input(3))
     return [w.plus(w.op("Mul", product, w.op("Mul", scale, w.input(2))), w.input(4))]
 
 
 def _matmul_to_float(w: Writer) -> Sequence[str]:
-    """a, b, their scales, their zero points, bias."""
+    """Decode MatMulIntegerToFloat. Inputs: a, b, their scales, their zero points, bias."""
     product = _integer_product(w, w.input(0), w.input(1), w.input(4), w.input(5))
     return [w.plus(w.op("Mul", product, w.op("Mul", w.input(2), w.input(3))), w.input(6))]
 
 
 def _qgemm(w: Writer) -> Sequence[str]:
-    """a, b (each with scale and zero point), an int32 bias, scale and zero point of y (without them: floats)."""
+    """Decode QGemm. Inputs: a, b (each with scale and zero point), an int32 bias, scale and zero point of y (without
+    them: floats)."""
     a, b = w.input(0), w.input(3)
     a = w.op("Transpose", a, perm=[1, 0]) if w.get("transA", 0) else a
     b = w.op("Transpose", b, perm=[1, 0]) if w.get("transB", 0) else b
@@ -203,7 +207,7 @@ def _qgemm(w: Writer) -> Sequence[str]:
 
 
 def _qlinear_conv(w: Writer) -> Sequence[str]:
-    """As the standard QLinearConv; `channels_last`: pictures have their channels behind."""
+    """Decode QLinearConv, like the standard operator; `channels_last`: the channels of pictures are the last axis."""
     last = w.get("channels_last", 0)
     attributes = w.passed(*_WINDOW, "group")
     if not last:
@@ -238,30 +242,30 @@ def _qlinear_softmax(w: Writer) -> Sequence[str]:
 
 
 def _qlinear_concat(w: Writer) -> Sequence[str]:
-    """Scale and zero point of y, then each input with its own."""
+    """Decode QLinearConcat. Inputs: scale and zero point of y, then each input with its own."""
     parts = [w.dequantized(index) for index in range(2, len(w.inputs), 3)]
     return [w.quantized(w.op("Concat", *parts, axis=int(w.get("axis"))), 0, w.input(2))]
 
 
 def _qlinear_pool(kind: str, *attributes: str) -> Write:
     def write(w: Writer) -> Sequence[str]:
-        given = w.passed(*attributes)
-        rank = len(given.get("kernel_shape", (0, 0))) + 2
+        attributes_of = w.passed(*attributes)
+        rank = len(attributes_of.get("kernel_shape", (0, 0))) + 2
         last, x = w.get("channels_last", 0), w.dequantized(0)
-        y = w.op(kind, w.channels_first(x, rank) if last else x, **given)
+        y = w.op(kind, w.channels_first(x, rank) if last else x, **attributes_of)
         return [w.quantized(w.channels_last(y, rank) if last else y, 3, w.input(0))]
 
     return write
 
 
 def _nhwc_max_pool(w: Writer) -> Sequence[str]:
-    given = w.passed(*_WINDOW, "ceil_mode", "storage_order")
-    rank = len(given["kernel_shape"]) + 2
-    return [w.channels_last(w.op("MaxPool", w.channels_first(w.input(0), rank), **given), rank)]
+    attributes = w.passed(*_WINDOW, "ceil_mode", "storage_order")
+    rank = len(attributes["kernel_shape"]) + 2
+    return [w.channels_last(w.op("MaxPool", w.channels_first(w.input(0), rank), **attributes), rank)]
 
 
 def _same(kind: str, *attributes: str) -> Write:
-    """An operator that the standard domain has by now."""
+    """Return a decoder for an operator that the standard domain has by now."""
 
     def write(w: Writer) -> Sequence[str]:
         return [w.op(kind, *w.inputs, **w.passed(*attributes))]
@@ -273,10 +277,11 @@ def _same(kind: str, *attributes: str) -> Write:
 
 
 def _skip_layer_norm(w: Writer) -> Sequence[str]:
-    """x, what is added, scale, shift, a bias that is added too. The fourth output is the sum."""
+    """Decode SkipLayerNormalization. Inputs: x, a second summand, scale, shift, a bias that is added too. The fourth
+    output is the sum."""
     total = w.plus(w.input(0), w.input(1), w.input(4))
-    given = [total, w.input(2), *([w.input(3)] if w.input(3) else [])]
-    return [w.op("LayerNormalization", *given, epsilon=float(w.get("epsilon", 1e-5))), "", "", total]
+    operands = [total, w.input(2), *([w.input(3)] if w.input(3) else [])]
+    return [w.op("LayerNormalization", *operands, epsilon=float(w.get("epsilon", 1e-5))), "", "", total]
 
 
 def _skip_rms_norm(w: Writer) -> Sequence[str]:
@@ -286,13 +291,13 @@ def _skip_rms_norm(w: Writer) -> Sequence[str]:
 
 
 def _rms_norm(w: Writer) -> Sequence[str]:
-    given = w.passed("axis", "epsilon", "stash_type")
-    return [w.op("RMSNormalization", w.input(0), w.input(1), **given)]
+    attributes = w.passed("axis", "epsilon", "stash_type")
+    return [w.op("RMSNormalization", w.input(0), w.input(1), **attributes)]
 
 
 def _embed_layer_norm(w: Writer) -> Sequence[str]:
-    """Words, segments, tables of words, positions and segments, scale, shift, mask, positions. Outputs: the result, how
-    many words the mask keeps, the sum before normalising."""
+    """Decode EmbedLayerNormalization. Inputs: words, segments, tables of words, positions and segments, scale, shift,
+    mask, positions. Outputs: the result, the number of words that the mask keeps, the sum before normalising."""
     ids, words = w.input(0), w.op("Gather", w.input(2), w.input(0))
     one, zero = w.constant([1], np.int64), w.constant([0], np.int64)
     if w.input(8):
@@ -303,13 +308,14 @@ def _embed_layer_norm(w: Writer) -> Sequence[str]:
     y = w.op("LayerNormalization", total, w.input(5), w.input(6), epsilon=float(w.get("epsilon", 1e-12)))
     if w.get("mask_index_type", 1) not in (0, 1):
         raise w.refuse("mask_index_type")
-    mask = w.input(7) or w.op("Sub", ids, ids)  # without one the count is 0, as ONNX Runtime has it
+    # Without a mask the count is 0, as in ONNX Runtime.
+    mask = w.input(7) or w.op("Sub", ids, ids)
     kept = w.op("ReduceSum", mask, one, keepdims=0)
     return [y, kept, total]
 
 
 def _attention(w: Writer) -> Sequence[str]:
-    """x, weights and bias of queries, keys and values side by side; no mask and no past."""
+    """Decode Attention. Inputs: x, weights and bias of queries, keys and values side by side; no mask and no past."""
     if any(w.input(i) for i in range(3, 7)) or w.get("qkv_hidden_sizes") or w.get("do_rotary", 0):
         raise w.refuse("a mask, past keys or sizes of their own")
     projected = w.plus(w.op("MatMul", w.input(0), w.input(1)), w.input(2))
@@ -318,7 +324,8 @@ def _attention(w: Writer) -> Sequence[str]:
 
 
 def _multi_head_attention(w: Writer) -> Sequence[str]:
-    """Queries, keys, values, a bias of all three, a mask of keys (refused), what is added to the scores."""
+    """Decode MultiHeadAttention. Inputs: queries, keys, values, a bias of all three, a mask of keys (refused), a
+    summand of the scores."""
     if not (w.input(1) and w.input(2)) or w.input(4) or any(w.input(i) for i in range(6, 10)):
         raise w.refuse("packed input, a mask of keys, or past keys")
     parts = [w.input(i) for i in range(3)]
@@ -330,10 +337,11 @@ def _multi_head_attention(w: Writer) -> Sequence[str]:
 
 def _attended(w: Writer, q: str, k: str, v: str, mask: str, causal: bool) -> str:
     heads, scale = int(w.get("num_heads")), w.get("scale")
-    w.get("mask_filter_value")  # only with a mask
+    # Used only with a mask.
+    w.get("mask_filter_value")
     inputs = [q, k, v, *([mask] if mask else [])]
-    given: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": heads, "is_causal": int(causal)}
-    made: str = w.op("Attention", *inputs, **given, scale=float(scale) if scale else None)
+    attributes: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": heads, "is_causal": int(causal)}
+    made: str = w.op("Attention", *inputs, **attributes, scale=float(scale) if scale else None)
     return made
 
 
@@ -373,11 +381,11 @@ NAMES = tuple(f"{MICROSOFT}.{name}" for name in _TABLE)
 
 
 def is_microsoft(domain: str, kind: str) -> bool:
-    """Is it an operator of the table? ONNX Runtime writes one of them into the standard domain."""
+    """Return whether it is an operator of the table. ONNX Runtime writes one of them into the standard domain."""
     return domain == MICROSOFT or (not domain and kind == "SimplifiedLayerNormalization")
 
 
 def content(value: Any) -> Array | int | float | str:
-    """An attribute's value as Python has it."""
-    given: Array | int | float | str = helper.get_attribute_value(value)
-    return given.decode() if isinstance(given, bytes) else given
+    """Return an attribute's value as a Python value."""
+    value_of: Array | int | float | str = helper.get_attribute_value(value)
+    return value_of.decode() if isinstance(value_of, bytes) else value_of

@@ -1,5 +1,4 @@
-"""Turns the nodes of an ONNX graph into Cenote's: decodes operators, inlines functions and branches whose
-condition is constant."""
+"""Import of an ONNX graph's nodes: decodes operators, inlines functions and branches whose condition is constant."""
 
 from __future__ import annotations
 
@@ -34,32 +33,43 @@ from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired
 from cenote.ops.movement.reshape import AxesFrom
 
-DEEPEST_CALL = 48  # functions that call functions
-MOST_INLINED = 100_000  # nodes that functions may add (10 s): a few nested ones can ask for 2^48
+# Nesting of functions that call functions.
+DEEPEST_CALL = 48
+# Nodes that functions may add (10 s): a few nested ones can expand to 2^48.
+MOST_INLINED = 100_000
 
 
 class Importer:
-    """Collects the nodes and constants of one model. `kinds` are the declared TypeProtos by value."""
+    """Collector of the nodes and constants of one model. `kinds` are the declared TypeProtos by value."""
 
     def __init__(
-        self, functions: Sequence[Any], tensors: Tensors, kinds: Mapping[str, Any],
-        problems: list[str] | None = None, between: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        functions: Sequence[Any],
+        tensors: Tensors,
+        kinds: Mapping[str, Any],
+        problems: list[str] | None = None,
+        between: bool = False,
+    ) -> None:
         self.tensors = tensors
         self.kinds = kinds
-        self.problems = problems  # where what is not supported is collected instead of raised
-        self.between = between  # a part of the graph is wanted: what is not supported may lie outside of it
+        # Collects unsupported parts, if given, instead of an error.
+        self.problems = problems
+        # Only a part of the graph is wanted: unsupported nodes may lie outside of it.
+        self.between = between
         self.nodes: list[Node] = []
         self.constants: dict[str, Array] = {}
         self.taken: set[str] = set()
         self.copies: dict[str, int] = {}
-        self.makers: dict[str, str] = {}  # standard operators, by the values that they make
+        # Standard operators, by the values that they make.
+        self.makers: dict[str, str] = {}
         self.inlined = 0
         self.functions = {
             (domain_of(function.domain), function.name, function.overload): function for function in functions
         }
-        self.decoded: dict[Hashable, Decoded] = {}  # what nodes are that differ in their names only
-        self.sizes: dict[int, int] = {}  # nodes that a call of a function comes to, by the function's id
+        # Decoded operators of nodes that differ in their names only.
+        self.decoded: dict[Hashable, Decoded] = {}
+        # Number of nodes of an inlined call of a function, by the function's id.
+        self.sizes: dict[int, int] = {}
 
     def add_nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
         """Import nodes in order; errors name the node."""
@@ -75,7 +85,7 @@ class Importer:
                 self._leave_out(node, str(located), scope, count)
 
     def _leave_out(self, node: Any, reason: str, scope: Scope, count: int) -> None:
-        """A node that is not supported; `count` nodes were there before it was tried."""
+        """Add a placeholder for an unsupported node; there were `count` nodes before its import was tried."""
         if self.problems is not None:
             self.problems.append(reason)
         del self.nodes[count:]
@@ -84,7 +94,7 @@ class Importer:
         self.nodes.append(Node(Refused(reason), inputs, made, node.name))
 
     def define(self, name: str, scope: Scope) -> str:
-        """The graph's name for a value that a node of the scope makes."""
+        """Return the graph's name for a value that a node of the scope makes."""
         if not name:
             return ""
         value = scope.wanted.get(name) or self.unused(scope.prefix + name if scope.prefix else name)
@@ -92,7 +102,7 @@ class Importer:
         return value
 
     def unused(self, name: str) -> str:
-        """The name, or with a number behind it when it is taken."""
+        """Return the name, with a number behind it if it is taken."""
         unused = name
         while unused in self.taken:
             self.copies[name] = self.copies.get(name, 0) + 1
@@ -144,15 +154,22 @@ class Importer:
             inputs = (inputs[0], aligned, *inputs[2:])
         outputs = trimmed([*node.output])
         if not outputs:
-            return  # nothing asks for it
+            # No output is used.
+            return
         constants = {i: self.constants[name] for i, name in enumerate(inputs) if name in self.constants}
         present = tuple(bool(name) for name in inputs)
         makers = {i: self.makers[name] for i, name in enumerate(inputs) if name in self.makers}
         like = (
-            domain, node.op_type, opset, present, len(outputs), len(node.output),
+            domain,
+            node.op_type,
+            opset,
+            present,
+            len(outputs),
+            len(node.output),
             *(item.SerializeToString() for item in attributes),
-            *((index, id(content)) for index, content in constants.items()), *makers.items(),
-        )  # fmt: skip
+            *((index, id(content)) for index, content in constants.items()),
+            *makers.items(),
+        )
         if like not in self.decoded:
             self.decoded[like] = _decoded(
                 Imported(
@@ -185,7 +202,7 @@ class Importer:
         self.nodes.append(Node(op, trimmed(read), made, label))
 
     def _expand(self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: Scope) -> None:
-        """An operator without a decoder: by the function body that ONNX defines for it, if there is one."""
+        """Add an operator without a decoder by the function body that ONNX defines for it, if there is one."""
         function = self._standard_function(node, attributes, domain, opset, scope)
         if function is None:
             raise unsupported_operator(domain, node.op_type, opset, (*DECODERS, *NAMES))
@@ -232,16 +249,17 @@ class Importer:
             body = schema.get_context_dependent_function_with_opset_version(
                 max(versions), node.SerializeToString(), [kind.SerializeToString() for kind in kinds]
             )
-        except (ValueError, RuntimeError, TypeError) as error:  # onnx says that the inputs' kinds do not fit
+        except (ValueError, RuntimeError, TypeError) as error:
+            # onnx reports that the inputs' kinds do not fit.
             raise ModelError(f"{node.op_type} cannot be written out for these inputs: {error}") from error
         return onnx.FunctionProto.FromString(body)
 
     def _call(self, node: Any, function: Any, attributes: Sequence[Any], scope: Scope) -> None:
-        """A node that calls a function of the model. What it comes to is counted before anything is done."""
+        """Add a node that calls a function of the model. The inlined nodes are counted before any is added."""
         if scope.depth == 0:
             self._count(self._size(function, 0))
-        given = {item.name for item in (*function.attribute_proto, *attributes)}
-        missing = sorted(set(function.attribute) - given)
+        bound = {item.name for item in (*function.attribute_proto, *attributes)}
+        missing = sorted(set(function.attribute) - bound)
         if missing:
             raise ModelError(
                 f"function {function.name}: attribute {', '.join(missing)} is required but missing"
@@ -250,13 +268,14 @@ class Importer:
         self._inline(node, function, attributes, opsets, scope)
 
     def _count(self, nodes: int) -> None:
-        """Nodes that inlining adds."""
+        """Count nodes that inlining adds; refuse too many."""
         self.inlined += nodes
         if self.inlined > MOST_INLINED:
             raise UnsupportedError(f"inlining the model's functions makes more than {MOST_INLINED} nodes")
 
     def _size(self, function: Any, depth: int) -> int:
-        """Nodes of a function when all that it calls is inlined too; at least that many, for very many."""
+        """Return the number of nodes of a function with all its calls inlined; a lower bound where it is very
+        large."""
         if depth > DEEPEST_CALL:
             raise ModelError(
                 f"function calls are nested more than {DEEPEST_CALL} deep; a function may call itself"
@@ -307,7 +326,7 @@ class Importer:
         self.connect([*made.items()], body)
 
     def add_initializers(self, graph: Any, scope: Scope, contents: Mapping[int, Array] | None = None) -> None:
-        """A graph's weights as constants. `contents` holds raw bytes that are not in the messages."""
+        """Add a graph's weights as constants. `contents` holds raw bytes that are not in the messages."""
         if graph.sparse_initializer:
             raise UnsupportedError("sparse initializers are not supported; save the model with dense ones")
         for index, tensor in enumerate(graph.initializer):
@@ -320,7 +339,7 @@ class Importer:
             self.constants[self.define(tensor.name, scope)] = array
 
     def connect(self, made: Sequence[tuple[str, str]], body: Scope) -> None:
-        """Give the caller its values where the body hands on a value it did not make itself."""
+        """Give the caller its values where the body passes on a value that it did not make itself."""
         for formal, value in made:
             if not value:
                 continue
@@ -333,7 +352,8 @@ class Importer:
 
 
 def _bound(attributes: Sequence[Any], scope: Scope) -> list[Any]:
-    """Attributes with references to the function's own attributes filled in; unset optional ones fall away."""
+    """Return attributes with references to the function's own attributes filled in; unset optional ones are left
+    out."""
     bound = []
     for item in attributes:
         if not item.ref_attr_name:
@@ -354,7 +374,7 @@ Decoded = tuple[Op, tuple[int | Array | None, ...] | None]
 
 
 def _decoded(imported: Imported) -> Decoded:
-    """The operator, and how its inputs are wired when not as the node's."""
+    """Return the operator, and the wiring of its inputs where it is not the node's."""
     key = key_of(imported.domain, imported.op)
     if key not in DECODERS:
         raise unsupported_operator(imported.domain, imported.op, imported.opset, DECODERS)

@@ -1,4 +1,4 @@
-"""Puts the nodes of an ONNX graph in an order in which every value is made before it is used."""
+"""Topological order of the nodes of an ONNX graph, in which every value is made before it is used."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cenote.core.errors import ModelError
 
 
 def where(node: Any) -> str:
-    """How errors name a node of the file."""
+    """Return the name of a node of the file for errors."""
     if node.name:
         return f"node '{node.name}' ({node.op_type})"
     return f"node {node.op_type} -> {next(iter(node.output), '?')}"
 
 
 def captured(graph: Any) -> Iterator[str]:
-    """Names that a subgraph reads from outside."""
+    """Yield the names that a subgraph reads from outside."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     for node in graph.node:
         own.update(node.output)
@@ -28,7 +28,7 @@ def captured(graph: Any) -> Iterator[str]:
 
 
 def needs(node: Any) -> Iterator[str]:
-    """Names that a node reads, those of its subgraphs included."""
+    """Yield the names that a node reads, including those of its subgraphs."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         if attribute.HasField("g"):
@@ -38,10 +38,10 @@ def needs(node: Any) -> Iterator[str]:
 
 
 def ordered(nodes: Sequence[Any], is_known: Callable[[str], bool]) -> Sequence[Any]:
-    """The nodes in topological order; as they are when they are in order already, which ONNX demands.
+    """Return the nodes in topological order; unchanged when they are in order already, which ONNX demands.
 
-    `is_known` tells the names that are defined outside. Raises ModelError for a value that two nodes make, a
-    value that nothing makes, and a cycle.
+    `is_known` returns whether a name is defined outside. Raises ModelError for a value that two nodes make, a value
+    that no node makes, and a cycle.
     """
     maker: dict[str, int] = {}
     in_order = True
@@ -70,7 +70,7 @@ def _nearest(name: str, names: Iterable[str]) -> str:
 
 
 def _sorted(nodes: Sequence[Any], before: Sequence[set[int]]) -> list[Any]:
-    """Kahn's algorithm, earliest node of the file first."""
+    """Sort by Kahn's algorithm, earliest node of the file first."""
     after: list[list[int]] = [[] for _ in nodes]
     for index, earlier in enumerate(before):
         for other in earlier:
@@ -91,7 +91,7 @@ def _sorted(nodes: Sequence[Any], before: Sequence[set[int]]) -> list[Any]:
 
 
 def _cycle(nodes: Sequence[Any], before: Sequence[set[int]], done: set[int]) -> str:
-    """The nodes of one cycle: from any node left over, walk backwards until one repeats."""
+    """Describe the nodes of one cycle: from any node left over, walk backwards until one repeats."""
     index = next(i for i in range(len(nodes)) if i not in done)
     path: dict[int, None] = {}
     while index not in path:

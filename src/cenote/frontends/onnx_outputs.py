@@ -1,4 +1,4 @@
-"""The types of a model's outputs: as it declares them, and where it leaves something open, as ONNX infers them."""
+"""The types of a model's outputs: as it declares them, and where it leaves parts open, as ONNX infers them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ Decode = Callable[[Any, str], Declared]
 
 
 def declared_outputs(model: Any, decode: Decode) -> dict[str, Declared]:
-    """The outputs that have a type, by name. `decode` reads a value's type; errors are its own.
+    """Return the outputs that have a type, by name. `decode` reads a value's type; errors are its own.
 
-    A declared size or name stays; one that is not declared is the inferred one, and a name gives way to a size. What
-    ONNX's inference names itself has no name.
+    A declared size or name stays; an undeclared one is inferred, and a name gives way to a size. Dimensions that
+    ONNX's inference names itself get no name.
     """
     outputs = list(model.graph.output)
     known = _names(model.graph.input)
     if any(_is_open(value, known) for value in outputs):
-        found = _inferred(model, known)
-        outputs = [found.get(value.name, value) for value in outputs]
+        inferred_outputs = _inferred(model, known)
+        outputs = [inferred_outputs.get(value.name, value) for value in outputs]
     typed = [value for value in outputs if value.type.WhichOneof("value")]
     return {value.name: decode(value, f"output '{value.name}'") for value in typed}
 
 
 def _is_open(value: Any, known: set[str]) -> bool:
-    """Does the declaration leave a type, a rank or a dimension open? A name that no input has may stand for a size."""
+    """Return whether the declaration leaves a type, a rank or a dimension open. A name that no input has may stand
+    for a size."""
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         return kind is None
@@ -38,14 +39,17 @@ def _is_open(value: Any, known: set[str]) -> bool:
 
 
 def _inferred(model: Any, inputs: set[str]) -> dict[str, Any]:
-    """The outputs by name, with the types that follow from those of the inputs; none where that fails."""
+    """Return the outputs by name, with the types that follow from those of the inputs; none where that fails."""
     try:
-        found = inferred(model, lambda made: not any(_is_open(value, inputs) for value in made.graph.output))
-    except Exception:  # it is one of C++; what is declared stays
+        complete = inferred(
+            model, lambda made: not any(_is_open(value, inputs) for value in made.graph.output)
+        )
+    except Exception:
+        # An error in C++; the declared types stay.
         return {}
     known = _names([*model.graph.input, *model.graph.output, *model.graph.value_info])
     outputs = {}
-    for value in found.graph.output:
+    for value in complete.graph.output:
         for dimension in value.type.tensor_type.shape.dim:
             if dimension.dim_param and dimension.dim_param not in known:
                 dimension.Clear()
@@ -55,5 +59,5 @@ def _inferred(model: Any, inputs: set[str]) -> dict[str, Any]:
 
 
 def _names(values: Iterable[Any]) -> set[str]:
-    """The names of dimensions that values have."""
+    """Return the names of dimensions that values have."""
     return {d.dim_param for value in values for d in value.type.tensor_type.shape.dim}

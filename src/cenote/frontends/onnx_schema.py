@@ -1,4 +1,4 @@
-"""Checks a node against ONNX's own operator schemas: opset, number of inputs, attribute names and types."""
+"""Checks of a node against ONNX's own operator schemas: opset, number of inputs, attribute names and types."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from onnx import defs
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.onnx_tensors import kind_of
 
-# Of the standard domain. 7 is where broadcasting became NumPy's; what changed from 6 to 7 is known (`onnx_legacy`), of
-# older files only what did not change until 7 runs.
+# Of the standard domain. At 7 broadcasting became NumPy's. The changes from 6 to 7 are known (`onnx_legacy`); of
+# older files only nodes run whose operator did not change until 7.
 OLDEST_OPSET = 6
 STANDARD = ""
 
 
 def domain_of(domain: str) -> str:
-    """The standard domain has two names."""
+    """Return the domain's name; the standard domain has two."""
     return STANDARD if domain == "ai.onnx" else domain
 
 
 def key_of(domain: str, op: str) -> str:
-    """How `cenote.ops.DECODERS` and messages name an operator."""
+    """Return an operator's name in `cenote.ops.DECODERS` and in messages."""
     return f"{domain}.{op}" if domain else op
 
 
 @cache
 def opset_range(domain: str) -> tuple[int, int] | None:
-    """Oldest and newest supported opset of a domain; None for domains that ONNX does not know."""
+    """Return the oldest and newest supported opset of a domain; None for domains that ONNX does not know."""
     ranges: Mapping[str, tuple[int, int]] = defs.C.schema_version_map()
     if domain not in ranges:
         return None
@@ -40,7 +40,7 @@ def opset_range(domain: str) -> tuple[int, int] | None:
 
 
 def check_opset(domain: str, opset: int) -> None:
-    """Raise UnsupportedError for an opset older or newer than what is supported."""
+    """Raise UnsupportedError for an opset older or newer than the supported ones."""
     supported = opset_range(domain)
     if supported is None:
         if opset < 1:
@@ -61,7 +61,7 @@ def check_opset(domain: str, opset: int) -> None:
 
 @cache
 def schema_of(domain: str, op: str, opset: int) -> Any | None:
-    """The schema in force at an opset; None when ONNX has none."""
+    """Return the schema in force at an opset; None when ONNX has none."""
     try:
         return defs.get_schema(op, max_inclusive_version=opset, domain=domain)
     except defs.SchemaError:
@@ -70,7 +70,7 @@ def schema_of(domain: str, op: str, opset: int) -> Any | None:
 
 @cache
 def _attributes_of(domain: str, op: str, opset: int) -> dict[str, tuple[str, bool, Any]]:
-    """Attribute name -> (type, required, default)."""
+    """Return the attributes by name: type, whether it is required, default."""
     schema = schema_of(domain, op, opset)
     assert schema is not None
     return {
@@ -80,12 +80,13 @@ def _attributes_of(domain: str, op: str, opset: int) -> dict[str, tuple[str, boo
 
 
 def default_attributes(domain: str, op: str, opset: int) -> dict[str, Any]:
-    """AttributeProtos of the schema's defaults, by name."""
+    """Return AttributeProtos of the schema's defaults, by name."""
     known = _attributes_of(domain, op, opset)
     return {name: default for name, (_, _, default) in known.items() if default is not None and default.name}
 
 
-_STILL_RUN = {"GroupNormalization-18"}  # deprecated for scale and bias per group, which Cenote has
+# Deprecated for scale and bias per group, which Cenote has.
+_STILL_RUN = {"GroupNormalization-18"}
 
 
 def check_node(node: Any, attributes: Iterable[Any], domain: str, opset: int) -> None:
@@ -110,14 +111,14 @@ def check_node(node: Any, attributes: Iterable[Any], domain: str, opset: int) ->
 
 
 def _same_later(op: str, opset: int) -> bool:
-    """Is an operator of the standard domain in opset 7 what it is in this one?"""
+    """Return whether an operator of the standard domain is the same in opset 7 as in this one."""
     before, later = schema_of(STANDARD, op, opset), schema_of(STANDARD, op, OLDEST_OPSET + 1)
     return before is not None and later is not None and before.since_version == later.since_version
 
 
 @dataclass(frozen=True)
 class _Signature:
-    """What a schema says of inputs and outputs: least and most of each; names of inputs that must be there, else ""."""
+    """Inputs and outputs of a schema: least and most of each; names of required inputs, "" for others."""
 
     name: str
     deprecated: bool
@@ -128,16 +129,19 @@ class _Signature:
 
 @cache
 def _signature(domain: str, op: str, opset: int) -> _Signature | None:
-    """A schema's attributes take 10 us to read, for every node."""
+    """Return the signature of an operator's schema, cached: a schema's attributes take 10 us to read, for every
+    node."""
     schema = schema_of(domain, op, opset)
     if schema is None:
         return None
     single = defs.OpSchema.FormalParameterOption.Single
     return _Signature(
-        f"{key_of(domain, op)}-{schema.since_version}", schema.deprecated, (schema.min_input, schema.max_input),
+        f"{key_of(domain, op)}-{schema.since_version}",
+        schema.deprecated,
+        (schema.min_input, schema.max_input),
         (schema.min_output, schema.max_output),
         tuple(each.name if each.option == single else "" for each in schema.inputs),
-    )  # fmt: skip
+    )
 
 
 def _check_count(name: str, what: str, count: int, least: int, most: int) -> None:
@@ -170,7 +174,7 @@ def _check_attributes(
 
 
 def unsupported_operator(domain: str, op: str, opset: int, supported: Iterable[str]) -> UnsupportedError:
-    """The error for an operator without a decoder; names the nearest supported ones."""
+    """Return the error for an operator without a decoder, with the nearest supported ones."""
     key = key_of(domain, op)
     near = difflib.get_close_matches(key, list(supported), n=3, cutoff=0.6)
     known = schema_of(domain, op, opset) is not None or opset_range(domain) is None

@@ -1,4 +1,4 @@
-"""What names mean where a node of an ONNX file stands, and what nodes are added to."""
+"""Scopes of names in an ONNX file, and the interface that nodes are added to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cenote.graph.graph import Node
 
 @dataclass
 class Scope:
-    """What names mean in one graph, function body or branch.
+    """The meaning of names in one graph, function body or branch.
 
     `names` maps a name of the file to a value of the graph; `wanted` gives names of outputs that the caller
     chose; `attributes` are the AttributeProtos that a function's `ref_attr_name` stand for, None outside of functions.
@@ -29,7 +29,7 @@ class Scope:
     depth: int = 0
 
     def find(self, name: str) -> str | None:
-        """The value that a name stands for; None when there is none."""
+        """Return the value that a name stands for; None when there is none."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:
@@ -38,7 +38,7 @@ class Scope:
         return None
 
     def inside(self, prefix: str, wanted: Mapping[str, str] | None = None) -> Scope:
-        """The scope of a graph inside of this one."""
+        """Return the scope of a graph inside of this one."""
         return Scope(
             self.opsets,
             prefix,
@@ -49,7 +49,7 @@ class Scope:
         )
 
     def resolve(self, name: str) -> str:
-        """The value that a name stands for; "" stays "" (absent)."""
+        """Return the value that a name stands for; "" stays "" (absent)."""
         value = self.find(name) if name else ""
         if value is None:
             raise ModelError(f"reads '{name}', which nothing makes")
@@ -57,7 +57,7 @@ class Scope:
 
 
 class Adder(Protocol):
-    """Collects the nodes and constants of one model; `onnx_nodes.Importer` is what does."""
+    """Collector of the nodes and constants of one model; `onnx_nodes.Importer` implements it."""
 
     nodes: list[Node]
     constants: dict[str, Array]

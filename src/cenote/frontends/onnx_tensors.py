@@ -15,18 +15,19 @@ from cenote.core.errors import MissingFileError, ModelError, UnsupportedError
 from cenote.core.types import Array
 
 TensorProto = onnx.TensorProto
+# Types of which several elements share a byte.
 _PACKED = {
     getattr(TensorProto, name)
     for name in ("INT4", "UINT4", "INT2", "UINT2", "FLOAT4E2M1", "FLOAT6E2M3", "FLOAT6E3M2")
     if hasattr(TensorProto, name)
-}  # several elements share a byte
+}
 MISSING_FOLDER = (
     "the model was not given as a path, so its external data cannot be found; load it from its file"
 )
 
 
 def dtype_of(data_type: int, what: str) -> np.dtype[Any]:
-    """The NumPy dtype of an ONNX element type; strings are Python objects."""
+    """Return the NumPy dtype of an ONNX element type; strings are Python objects."""
     if data_type == TensorProto.UNDEFINED:
         raise ModelError(f"{what} has no element type (UNDEFINED)")
     try:
@@ -39,14 +40,15 @@ def dtype_of(data_type: int, what: str) -> np.dtype[Any]:
 
 
 class Tensors:
-    """Reads tensors. `folder` is where external data lies: the model's own folder, or None for a model in memory."""
+    """Reader of tensors. `folder` contains external data: the model's own folder, or None for a model in memory."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self.external: dict[str, None] = {}  # files that tensors were read from, as the model names them
+        # Files that tensors were read from, as the model names them.
+        self.external: dict[str, None] = {}
 
     def array(self, tensor: Any, what: str, content: NDArray[np.uint8] | None = None) -> Array:
-        """The content of a TensorProto, C-contiguous, perhaps read-only.
+        """Return the content of a TensorProto, C-contiguous, perhaps read-only.
 
         `content` holds its raw bytes when they are not in the message. `what` names the tensor in errors.
         """
@@ -75,9 +77,10 @@ class Tensors:
     def _decoded(
         self, tensor: Any, shape: tuple[int, ...], what: str, content: NDArray[np.uint8] | None = None
     ) -> Array:
-        """What onnx.numpy_helper makes of it: typed fields, strings, and elements smaller than a byte."""
+        """Decode with onnx.numpy_helper: typed fields, strings, and elements smaller than a byte."""
         available = tensor.ByteSize() + (0 if content is None else content.size)
-        if math.prod(shape) > 8 * available:  # guards the unpacking, which allocates what the shape says
+        # Guards the unpacking, which allocates the size that the shape claims.
+        if math.prod(shape) > 8 * available:
             raise ModelError(f"{what} has shape {list(shape)} but only {available} bytes of content")
         if content is not None:
             copy = TensorProto(data_type=tensor.data_type, dims=shape, raw_data=content.tobytes())
@@ -89,7 +92,7 @@ class Tensors:
         return array
 
     def _external(self, tensor: Any, what: str) -> NDArray[np.uint8]:
-        """The bytes of a tensor that lies in a file beside the model."""
+        """Return the bytes of a tensor in a file beside the model."""
         entries = {entry.key: entry.value for entry in tensor.external_data}
         path = self._external_path(entries.get("location", ""), what)
         try:
@@ -115,7 +118,7 @@ class Tensors:
             ) from error
 
     def _external_path(self, location: str, what: str) -> Path:
-        """Where external data lies; refuses to leave the model's folder."""
+        """Return the path of external data; refuse a path that leaves the model's folder."""
         if not location:
             raise ModelError(f"{what} has external data without a location")
         if self.folder is None:
@@ -125,7 +128,8 @@ class Tensors:
             path = (folder / location).resolve()
             missing = not path.is_file()
             names = 0 if missing else path.stat().st_nlink
-        except (OSError, ValueError, RuntimeError) as error:  # a null byte, a name too long, a loop of links
+        except (OSError, ValueError, RuntimeError) as error:
+            # A null byte, a name too long, a loop of links.
             raise ModelError(f"{what}: '{location!r}' is not a usable path ({error})") from None
         if not path.is_relative_to(folder):
             raise ModelError(
@@ -137,7 +141,8 @@ class Tensors:
             raise MissingFileError(
                 f"{what}: its external data '{location}' is missing; put it in the model's folder", str(path)
             )
-        if names > 1:  # another of its names may lie anywhere; onnx's own checker refuses it too
+        # Another of its names may lie anywhere; onnx's own checker refuses it too.
+        if names > 1:
             raise ModelError(
                 f"{what}: its external data '{location}' is a hard link (the file has {names} names), which may lead "
                 "out of the model's folder and is refused; put a copy in its place"
@@ -147,7 +152,7 @@ class Tensors:
 
 
 def _from_bytes(content: NDArray[np.uint8], dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> Array:
-    """A view of raw bytes; ONNX stores them little-endian."""
+    """Return a view of raw bytes; ONNX stores them little-endian."""
     expected = math.prod(shape) * dtype.itemsize
     if content.size != expected:
         raise ModelError(
@@ -156,10 +161,12 @@ def _from_bytes(content: NDArray[np.uint8], dtype: np.dtype[Any], shape: tuple[i
     stored = dtype.newbyteorder("<") if dtype.kind in "iufc" else dtype
     try:
         array: Array = content.view(stored).reshape(shape).astype(dtype, copy=False)
-    except ValueError as error:  # extents whose product overflows, beside an extent of 0
+    except ValueError as error:
+        # Extents whose product overflows, beside an extent of 0.
         raise ModelError(f"{what}: {error} (shape {list(shape)})") from None
     if array.dtype == np.bool_ and array.size and content.max() > 1:
-        return content.astype(bool).reshape(shape)  # a byte other than 0 and 1 is no valid bool in NumPy
+        # A byte other than 0 and 1 is no valid bool in NumPy.
+        return content.astype(bool).reshape(shape)
     return array if array.flags.aligned else array.copy()
 
 
@@ -180,7 +187,7 @@ _LIST_OF_KIND = {"FLOATS": "floats", "INTS": "ints", "STRINGS": "strings", "TENS
 
 
 def kind_of(attribute: Any) -> str:
-    """The name of an attribute's type; guessed from its fields in files older than the type field."""
+    """Return the name of an attribute's type; guessed from its fields in files older than the type field."""
     if attribute.type:
         return str(onnx.AttributeProto.AttributeType.Name(attribute.type))
     for kind, field in _FIELD_OF_KIND.items():
@@ -193,7 +200,7 @@ def kind_of(attribute: Any) -> str:
 
 
 def attribute_value(attribute: Any, tensors: Tensors) -> Any:
-    """An attribute as ints, floats, strings, tuples of them, arrays, or (graphs, types) as it came."""
+    """Return an attribute as ints, floats, strings, tuples of them, arrays, or (graphs, types) unchanged."""
     what = f"attribute '{attribute.name}'"
     try:
         kind = kind_of(attribute)
@@ -209,7 +216,7 @@ def attribute_value(attribute: Any, tensors: Tensors) -> Any:
 
 
 def constant_value(attributes: Mapping[str, Any]) -> Array:
-    """The value of a Constant node from its one attribute."""
+    """Return the value of a Constant node from its one attribute."""
     if len(attributes) != 1:
         raise ModelError(
             f"a Constant needs exactly one value attribute, this one has {sorted(attributes) or 'none'}"

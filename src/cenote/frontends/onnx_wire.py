@@ -1,14 +1,14 @@
-"""Splits an ONNX file into a small skeleton and the weights, so that weights are read once and never copied.
+"""Splitting of an ONNX file into a small skeleton and the weights, so that weights are read once and never copied.
 
-Parsing a model of 100 MB with protobuf holds it up to three times: the file's bytes, the parsed message, and
-the bytes object that each access to a tensor makes. Only three levels of the file matter for the weights
+Parsing a model of 100 MB with protobuf holds it up to three times: the file's bytes, the parsed message, and the
+bytes object that each access to a tensor makes. Only three levels of the file matter for the weights
 
     ModelProto.graph (7) -> GraphProto.initializer (5) -> TensorProto.raw_data (9)
 
-so this module walks the protobuf wire format (tags, lengths) down these three, leaves out every large
-`raw_data`, and says where each one lies. The skeleton, usually a few hundred kilobytes, goes to protobuf;
-each weight is read straight into its own array, which is freed on its own when the program has packed it. A
-file that is irregular in any way is left whole: protobuf then says what is wrong with it.
+so this module walks the protobuf wire format (tags, lengths) down these three, leaves out every large `raw_data`, and
+returns the place of each. The skeleton, usually a few hundred kilobytes, goes to protobuf; each weight is read
+directly into its own array, which is freed on its own when the program has packed it. An irregular file is left
+whole, so that protobuf reports the error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9
 
 @dataclass(frozen=True)
 class Split:
-    """`skeleton`: a ModelProto without the large weights; `weights`: where they lie, by position among the
+    """`skeleton`: a ModelProto without the large weights; `weights`: their places in the file, by position among the
     graph's initializers."""
 
     skeleton: bytes
@@ -30,7 +30,7 @@ class Split:
 
 
 def split(source: Source) -> Split:
-    """The skeleton and the weights of an ONNX file; all bytes and no weights when the file is irregular."""
+    """Return the skeleton and the weights of an ONNX file; all bytes and no weights when the file is irregular."""
     try:
         return _split_model(source)
     except IrregularError:
@@ -62,7 +62,7 @@ def _split_model(source: Source) -> Split:
 
 
 def _without_raw_data(source: Source, tensor: Span) -> tuple[bytes, Span] | None:
-    """A TensorProto's bytes without raw_data, and where that is; None when it has none or it is small."""
+    """Return a TensorProto's bytes without raw_data, and the place of that; None when it has none or it is small."""
     fields = fields_of(source, tensor)
     raw = [field for field in fields if field.number == RAW_DATA]
     if len(raw) != 1 or raw[0].content is None or raw[0].content.length < SMALL:

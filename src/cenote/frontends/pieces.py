@@ -1,4 +1,4 @@
-"""Operations that frameworks have and ONNX has not, of ONNX's: for the readers of several formats."""
+"""Operations of frameworks that ONNX lacks, composed of ONNX's: for the readers of several formats."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cenote.frontends.strided_slice import TO_END, sliced
 
 
 def floor_division(builder: GraphBuilder, x: str, y: str, floats: bool, name: str) -> str:
-    """x / y rounded down, floats after the division, as TensorFlow does it: 5 / 0.1 is 50 there, and 49 in Python. Of
-    integers: the quotient of what is left when the remainder, which has the divisor's sign, is gone."""
+    """Add x / y rounded down. Floats are rounded after the division, as in TensorFlow: 5 / 0.1 is 50 there, and 49 in
+    Python. Integers: the remainder, which has the divisor's sign, is subtracted before the division."""
     if floats:
         return builder.add("Floor", builder.add("Div", x, y), name=name)
     exact = builder.add("Sub", x, builder.add("Mod", x, y))
@@ -21,26 +21,26 @@ def floor_division(builder: GraphBuilder, x: str, y: str, floats: bool, name: st
 
 
 def squared_difference(builder: GraphBuilder, x: str, y: str, name: str) -> str:
-    """(x - y) squared."""
+    """Add (x - y) squared."""
     difference = builder.add("Sub", x, y)
     return builder.add("Mul", difference, difference, name=name)
 
 
 def clipped(builder: GraphBuilder, x: str, low: float, high: float, name: str = "") -> str:
-    """A float32 between two bounds."""
+    """Clip a float32 between two bounds."""
     bounds = [builder.constant(np.float32(bound)) for bound in (low, high)]
     return builder.add("Clip", x, *bounds, name=name)
 
 
 def stacked(builder: GraphBuilder, values: Sequence[str], axis: int, name: str) -> str:
-    """Tensors of one shape side by side along a new axis."""
+    """Stack tensors of one shape along a new axis."""
     axes = builder.constant(np.array([axis], np.int64))
     parts = [builder.add("Unsqueeze", value, axes) for value in values]
     return builder.add("Concat", *parts, name=name, axis=axis)
 
 
 def unstacked(builder: GraphBuilder, x: str, axis: int, names: Sequence[str]) -> list[str]:
-    """The slices of an axis, one for each name, without it."""
+    """Split a tensor into the slices of an axis, one for each name, and remove the axis."""
     axes, count = builder.constant(np.array([axis], np.int64)), len(names)
     parts: Sequence[str] = (x,)
     if count > 1:
@@ -49,13 +49,13 @@ def unstacked(builder: GraphBuilder, x: str, axis: int, names: Sequence[str]) ->
 
 
 def reversed_along(builder: GraphBuilder, x: str, axes: Sequence[int], name: str) -> str:
-    """The elements of axes from last to first."""
+    """Reverse the elements of axes."""
     count = len(axes)
     return sliced(builder, x, [-1] * count, [-TO_END] * count, axes, [-1] * count, name)
 
 
 def mirrored(builder: GraphBuilder, x: str, pads: Sequence[Sequence[int]], name: str) -> str:
-    """Padded by (begin, end) elements per axis that repeat those at the border from there inwards, the border included
+    """Pad by (begin, end) elements per axis that repeat those at the border from there inwards, including the border
     (SYMMETRIC); at most as many as the axis has."""
     padded = [axis for axis, pair in enumerate(pads) if any(pair)]
     for axis in padded:
@@ -72,24 +72,25 @@ def mirrored(builder: GraphBuilder, x: str, pads: Sequence[Sequence[int]], name:
 def split(
     builder: GraphBuilder, x: str, sizes: Sequence[int], axis: int, names: Sequence[str]
 ) -> Sequence[str]:
-    """Parts of these sizes along an axis; one that is -1 takes what the others leave."""
+    """Split into parts of these sizes along an axis; a size of -1 gets the elements that the others leave."""
     if -1 not in sizes:
         return builder.add_many("Split", (x, builder.constant(np.array(sizes, np.int64))), names, axis=axis)
     if min(sizes) < -1 or [*sizes].count(-1) > 1 or len(names) != len(sizes):
         raise ModelError(f"sizes {list(sizes)} of {len(names)} parts")
     rest = [*sizes].index(-1)
-    made = []
+    parts = []
     for index, part in enumerate(names):
         start, end = sum(sizes[:index]), sum(sizes[: index + 1])
-        if index >= rest:  # counted from the end
+        # Counted from the end.
+        if index >= rest:
             start = start if index == rest else -sum(sizes[index:])
             end = -sum(sizes[index + 1 :]) or TO_END
-        made.append(sliced(builder, x, [start], [end], [axis], [1], part))
-    return made
+        parts.append(sliced(builder, x, [start], [end], [axis], [1], part))
+    return parts
 
 
 def gathered(builder: GraphBuilder, x: str, indices: str, axis: int, batch_dims: int, name: str) -> str:
-    """Elements along an axis by their indices, apart for each element of the first `batch_dims` axes."""
+    """Gather elements along an axis by their indices, separately for each element of the first `batch_dims` axes."""
     if not batch_dims:
         return builder.add("Gather", x, indices, name=name, axis=axis)
     if axis != batch_dims:

@@ -1,4 +1,4 @@
-"""Slices as TensorFlow writes them: bounds, steps and a mask each for what is to be ignored, dropped or added."""
+"""Slices in TensorFlow's form: bounds, steps and a mask each for bounds to ignore, axes to drop and axes to add."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 from cenote.core.errors import ModelError
 from cenote.frontends.builder import GraphBuilder
 
-TO_END = 2**31 - 1  # a bound behind every axis
+# A bound behind the end of every axis.
+TO_END = 2**31 - 1
 
 
 def as_int64(builder: GraphBuilder, value: str) -> str:
-    """Sizes and positions, which TensorFlow mostly has in 32 bits and ONNX in 64."""
+    """Return sizes and positions, which mostly have 32 bits in TensorFlow, in the 64 bits of ONNX."""
     known = builder.known(value)
     if known is not None:
         return value if known.dtype == np.int64 else builder.constant(known.astype(np.int64))
@@ -22,17 +23,22 @@ def as_int64(builder: GraphBuilder, value: str) -> str:
 
 
 def sliced(
-    builder: GraphBuilder, value: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int],
-    steps: Sequence[int], name: str = "",
-) -> str:  # fmt: skip
-    """A part of a tensor, as Python slices cut it."""
-    given = [builder.constant(np.array(numbers, np.int64)) for numbers in (starts, ends, axes, steps)]
-    return builder.add("Slice", value, *given, name=name)
+    builder: GraphBuilder,
+    value: str,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes: Sequence[int],
+    steps: Sequence[int],
+    name: str = "",
+) -> str:
+    """Add a part of a tensor, cut as by Python's slices."""
+    bounds = [builder.constant(np.array(numbers, np.int64)) for numbers in (starts, ends, axes, steps)]
+    return builder.add("Slice", value, *bounds, name=name)
 
 
 @dataclass
 class Strided:
-    """A strided slice, resolved: what to cut, then which axes to drop, then where to put new ones.
+    """A resolved strided slice: the cut, then the axes to drop, then the places of new axes.
 
     Axes before an ellipsis count from the front, those after it from the back.
     """
@@ -48,7 +54,7 @@ class Strided:
 def strided(
     begin: Sequence[int], end: Sequence[int], steps: Sequence[int], masks: Mapping[str, int]
 ) -> Strided:
-    """Resolve a strided slice; `masks` are begin, end, ellipsis, new_axis, shrink, a bit per position.
+    """Resolve a strided slice; `masks` are begin, end, ellipsis, new_axis, shrink, each with a bit per position.
 
     Raises ModelError for a step of 0.
     """
@@ -76,10 +82,15 @@ def strided(
 
 
 def _cut(
-    result: Strided, place: int, axis: int, begin: Sequence[int], end: Sequence[int], steps: Sequence[int],
+    result: Strided,
+    place: int,
+    axis: int,
+    begin: Sequence[int],
+    end: Sequence[int],
+    steps: Sequence[int],
     is_set: Callable[[str, int], bool],
-) -> None:  # fmt: skip
-    """One axis of a strided slice."""
+) -> None:
+    """Resolve one axis of a strided slice."""
     step = steps[place]
     if step == 0:
         raise ModelError("a step of 0")
@@ -98,7 +109,7 @@ def _cut(
 
 
 def apply_strided(builder: GraphBuilder, value: str, cut: Strided, name: str = "") -> str:
-    """The operators of a strided slice."""
+    """Add the operators of a strided slice."""
     if cut.axes:
         value = sliced(builder, value, cut.starts, cut.ends, cut.axes, cut.steps)
     if cut.dropped:

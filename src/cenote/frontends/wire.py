@@ -1,7 +1,7 @@
-"""The protobuf wire format: fields of messages where they lie in a file, without reading their content.
+"""The protobuf wire format: places of a message's fields in a file, without reading their content.
 
-Whole models are parsed by protobuf itself; this is for leaving out what is large, so that weights are read once,
-straight into arrays of their own.
+Whole models are parsed by protobuf itself; this module is for leaving out large fields, so that weights are read
+once, directly into arrays of their own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from cenote.runtime.pieces import on_all_cores
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-_PIECE = 2 << 20  # bytes that a thread reads at a time
-SMALL = 4096  # bytes: below this a tensor stays where it is
+# Bytes that a thread reads at a time.
+_PIECE = 2 << 20
+# Bytes: a smaller tensor stays in its place.
+SMALL = 4096
 
 
 class Source(Protocol):
@@ -27,20 +29,20 @@ class Source(Protocol):
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        """A copy of some bytes; fewer at the end of the file."""
+        """Return a copy of some bytes; fewer at the end of the file."""
         ...
 
     def array(self, offset: int, length: int) -> NDArray[np.uint8]:
-        """Some bytes as an array; fewer at the end of the file."""
+        """Return some bytes as an array; fewer at the end of the file."""
         ...
 
     def arrays(self, spans: Sequence[Span]) -> list[NDArray[np.uint8]]:
-        """Several at once, on all cores."""
+        """Return several arrays, read on all cores."""
         ...
 
 
 class FileSource:
-    """An open file; `array` reads into memory of its own, and raises OSError where the file has become shorter."""
+    """An open file; `array` reads into new memory, and raises OSError where the file has become shorter."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -54,14 +56,14 @@ class FileSource:
         return self.arrays([Span(offset, length)])[0]
 
     def arrays(self, spans: Sequence[Span]) -> list[NDArray[np.uint8]]:
-        made = [np.empty(max(0, min(span.length, self.size - span.offset)), np.uint8) for span in spans]
+        arrays = [np.empty(max(0, min(span.length, self.size - span.offset)), np.uint8) for span in spans]
         pieces = [
             (array[at : at + _PIECE].data, span.offset + at)
-            for array, span in zip(made, spans, strict=True)
+            for array, span in zip(arrays, spans, strict=True)
             for at in range(0, array.size, _PIECE)
         ]
         on_all_cores(len(pieces), lambda index: self._fill(*pieces[index]))
-        return made
+        return arrays
 
     def _fill(self, room: memoryview, offset: int) -> None:
         while room:
@@ -101,12 +103,12 @@ class Span:
 
 
 class IrregularError(Exception):
-    """The bytes are not what a well-formed model looks like."""
+    """The bytes are not those of a well-formed model."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a message: all its bytes, and its content when it is length-delimited."""
+    """One field of a message: all its bytes, and its content if it is length-delimited."""
 
     number: int
     whole: Span
@@ -114,13 +116,12 @@ class Field:
 
 
 def fields_of(source: Source, message: Span, most: int = 1 << 40) -> list[Field]:
-    """The fields of a message, in order; the first ones where there are more than `most`."""
+    """Return the fields of a message, in order; the first ones where there are more than `most`."""
     fields: list[Field] = []
     offset = message.offset
     while offset < message.end and len(fields) < most:
-        header = source.read(
-            offset, min(20, message.end - offset)
-        )  # a tag and a length: 10 bytes each at most
+        # A tag and a length: 10 bytes each at most.
+        header = source.read(offset, min(20, message.end - offset))
         tag, used = varint(header, 0)
         kind, content = tag & 7, None
         if kind == VARINT:
@@ -141,7 +142,7 @@ def fields_of(source: Source, message: Span, most: int = 1 << 40) -> list[Field]
 
 
 def varint(content: bytes, position: int) -> tuple[int, int]:
-    """A base-128 integer and the position after it."""
+    """Return a base-128 integer and the position after it."""
     value = 0
     for count in range(10):
         if position + count >= len(content):
@@ -154,7 +155,7 @@ def varint(content: bytes, position: int) -> tuple[int, int]:
 
 
 def delimited(number: int, content: bytes) -> bytes:
-    """A length-delimited field."""
+    """Return a length-delimited field."""
     header = bytearray([number << 3 | BYTES])
     length = len(content)
     while length > 0x7F:
@@ -165,7 +166,7 @@ def delimited(number: int, content: bytes) -> bytes:
 
 
 def join(source: Source, pieces: Sequence[Span | bytes]) -> bytes:
-    """The bytes of all pieces; neighbouring spans are read at once."""
+    """Return the bytes of all pieces; neighbouring spans are read at once."""
     parts: list[bytes] = []
     run: Span | None = None
     for piece in [*pieces, b""]:

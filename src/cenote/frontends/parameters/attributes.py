@@ -1,8 +1,8 @@
-"""Operators as JSON: the name, and the fields that are not what they are by default.
+"""Operators as JSON: the name, and the fields that differ from their defaults.
 
-What JSON has no word for is an object with one key: {"float": "nan"}, {"dtype": "int8"}, {"values": name} (an array
-among the values), {"operator": …, …}, {"nodes": […]}, {"record": class, …} for the few plain classes that operators
-have in their fields. Nothing else is ever made: operators are those of `cenote.ops`, and fields must be of their
+Values that JSON lacks are objects with one key: {"float": "nan"}, {"dtype": "int8"}, {"values": name} (an array among
+the values), {"operator": …, …}, {"nodes": […]}, {"record": class, …} for the few plain classes that operators have in
+their fields. No other class is ever instantiated: operators are those of `cenote.ops`, and fields must be of their
 declared types.
 """
 
@@ -36,21 +36,21 @@ _RECORDS: Mapping[str, type] = {"Activation": Activation}
 
 @cache
 def operators_by_name() -> Mapping[str, type[Op]]:
-    """Every operator that a graph may have."""
-    found: tuple[type[Op], ...] = (*operators(), Branch, Refused)
-    return {op.name: op for op in found}
+    """Return every operator that a graph may have, by name."""
+    known: tuple[type[Op], ...] = (*operators(), Branch, Refused)
+    return {op.name: op for op in known}
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------
 
 
 def encoded_op(op: Op, keep: Keep) -> dict[str, Any]:
-    """An operator; `keep` puts an array among the values and says its name there."""
+    """Encode an operator; `keep` stores an array among the values and returns its name there."""
     return {"operator": op.name, **_fields(op, keep)}
 
 
 def encoded_node(node: Node, keep: Keep) -> dict[str, Any]:
-    """A node."""
+    """Encode a node."""
     try:
         op = encoded_op(node.op, keep)
     except UnsupportedError as error:
@@ -59,14 +59,14 @@ def encoded_node(node: Node, keep: Keep) -> dict[str, Any]:
 
 
 def _fields(thing: Any, keep: Keep) -> dict[str, Any]:
-    found = {}
+    changed = {}
     for field in dataclasses.fields(thing):
         value = getattr(thing, field.name)
         factory = field.default_factory
         default = field.default if factory is dataclasses.MISSING else factory()
         if isinstance(value, np.ndarray) or repr(value) != repr(default):
-            found[field.name] = _encoded(value, keep)
-    return {"configuration": found} if found else {}
+            changed[field.name] = _encoded(value, keep)
+    return {"configuration": changed} if changed else {}
 
 
 def _encoded(value: Any, keep: Keep) -> Any:
@@ -95,7 +95,7 @@ def _encoded(value: Any, keep: Keep) -> Any:
 
 
 def decoded_node(record: Record, fetch: Fetch) -> Node:
-    """A node; errors name its line."""
+    """Decode a node; errors name its line."""
     record.only("name", "operator", "configuration", "inputs", "outputs")
     op = decoded_op(record, fetch)
     inputs, outputs = record.list("inputs", str), record.list("outputs", str)
@@ -103,13 +103,13 @@ def decoded_node(record: Record, fetch: Fetch) -> Node:
 
 
 def decoded_op(record: Record, fetch: Fetch) -> Op:
-    """An operator."""
+    """Decode an operator."""
     name = record.text("operator")
     kind = operators_by_name().get(name)
     if kind is None:
         raise record.fail(f"there is no operator '{name}'")
-    made: Op = _made(kind, record, fetch)
-    return made
+    op: Op = _made(kind, record, fetch)
+    return op
 
 
 def _made(kind: type, record: Record, fetch: Fetch) -> Any:
@@ -117,20 +117,20 @@ def _made(kind: type, record: Record, fetch: Fetch) -> Any:
     names = [field.name for field in dataclasses.fields(kind)]
     configuration.line = configuration.line or record.line
     configuration.only(*names)
-    given = {}
+    arguments = {}
     for key, value in configuration.items():
-        given[key] = _decoded(value, configuration, fetch)
-        if not _fits(given[key], _hint(kind, key)):
+        arguments[key] = _decoded(value, configuration, fetch)
+        if not _fits(arguments[key], _hint(kind, key)):
             raise configuration.fail(f"'{key}' cannot be {shown(value)}")
     try:
-        return kind(**given)
+        return kind(**arguments)
     except (CenoteError, *FAULTS) as error:
         raise record.fail(str(error)) from None
 
 
 @cache
 def _hint(kind: type, field: str) -> Any:
-    """The declared type of a field."""
+    """Return the declared type of a field."""
     home = next(each for each in kind.__mro__ if field in inspect.get_annotations(each))
     alone = types.SimpleNamespace(__annotations__={field: home.__annotations__[field]})
     return get_type_hints(alone, vars(sys.modules[home.__module__]))[field]
@@ -163,7 +163,7 @@ def _decoded(value: Any, record: Record, fetch: Fetch) -> Any:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Is a value of a field's declared type?"""
+    """Return whether a value is of a field's declared type."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
         return True

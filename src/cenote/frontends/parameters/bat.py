@@ -4,9 +4,9 @@
     AVG_POOL  rows  columns  SAME|VALID  row stride  column stride  NHWC|NCHW
     DENSE  inputs  outputs
 
-The values of a CONV2D are its filters, in the order of the sizes above, those of a DENSE its matrix, row by row; a bias
-of one number per output may follow. An AVG_POOL has none, and does not count padding. A DENSE reads a map in the order
-in which it lies. Sizes of the map are open.
+The values of a CONV2D are its filters, in the order of the sizes above, those of a DENSE its matrix, row by row; a
+bias of one number per output may follow. An AVG_POOL has none, and does not count padding. A DENSE reads a map in the
+order of its elements in memory. Sizes of the map are open.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer as its files have it."""
+    """A layer with the fields of its files."""
 
     kind: str
     sizes: tuple[int, ...]
@@ -54,23 +54,23 @@ class Layer:
 
     @property
     def outputs(self) -> int:
-        """Numbers of a bias."""
+        """The number of elements of a bias."""
         return self.sizes[0] if self.kind == "CONV2D" else self.sizes[-1]
 
 
 def config_files(folder: Path) -> list[tuple[int, Path]]:
-    """The configurations of a folder by their numbers."""
-    found = [(match, path) for path in folder.iterdir() if (match := _CONFIG.fullmatch(path.name))]
-    return sorted((int(match[1]), path) for match, path in found)
+    """Return the configurations of a folder by their numbers."""
+    matches = [(match, path) for path in folder.iterdir() if (match := _CONFIG.fullmatch(path.name))]
+    return sorted((int(match[1]), path) for match, path in matches)
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
 def load_pairs(folder: Path) -> ImportedModel:
-    """The chain of a folder's layers in the order of their numbers; errors name file and line.
+    """Read the chain of a folder's layers in the order of their numbers; errors name file and line.
 
-    Raises ModelError for what is not valid, MissingFileError where there is no configuration or a layer has no values.
+    Raises ModelError for invalid files, MissingFileError where there is no configuration or a layer has no values.
     """
     files = config_files(folder)
     if not files:
@@ -89,7 +89,7 @@ def load_pairs(folder: Path) -> ImportedModel:
 
 
 class _Lines:
-    """The lines of a configuration, one after the other."""
+    """The lines of a configuration, read one after the other."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.at = path, 0
@@ -105,10 +105,10 @@ class _Lines:
         return self.lines[self.at - 1]
 
     def choice(self, what: str, known: Sequence[str]) -> str:
-        found = self.take(what)
-        if found not in known:
-            raise self.fail(f"{what} is {shown(found)}, which is none of {', '.join(known)}")
-        return found
+        word = self.take(what)
+        if word not in known:
+            raise self.fail(f"{what} is {shown(word)}, which is none of {', '.join(known)}")
+        return word
 
     def number(self, what: str) -> int:
         text = self.take(what)
@@ -151,23 +151,23 @@ def _read_values(path: Path, layer: Layer) -> Array | None:
         raise ModelError(f"{path.name}: {count} values are more than such files are read for")
     if not count and not path.exists():
         return None
-    found = []
-    for number, line in enumerate(_text(path).rstrip().splitlines(), 1):
+    numbers = []
+    for row, line in enumerate(_text(path).rstrip().splitlines(), 1):
         try:
-            found.append(float(line))
+            numbers.append(float(line))
         except ValueError:
-            raise ModelError(f"{path.name}, line {number}: {shown(line)} is no number") from None
+            raise ModelError(f"{path.name}, line {row}: {shown(line)} is no number") from None
     wanted = (count, count + layer.outputs) if count else (0,)
-    if len(found) not in wanted:
+    if len(numbers) not in wanted:
         raise ModelError(
-            f"{path.name}: has {len(found)} values, {layer.kind} takes {' or '.join(map(str, wanted))}"
+            f"{path.name}: has {len(numbers)} values, {layer.kind} takes {' or '.join(map(str, wanted))}"
         )
     with np.errstate(over="ignore"):
-        return np.array(found, np.float32)
+        return np.array(numbers, np.float32)
 
 
 class _Chain:
-    """The graph in the making; `value` is its last value, a map in the format `form`, or a matrix."""
+    """The graph under construction; `value` is its last value, a map in the format `form`, or a matrix."""
 
     def __init__(self) -> None:
         self.builder, self.value, self.form, self.channels = GraphBuilder(), "", "", 0
@@ -224,7 +224,7 @@ class _Chain:
         self.value = self.builder.add("Gemm", self.value, weights, bias)
 
     def _parameters(self, layer: Layer) -> tuple[str, str]:
-        """Weights and bias as constants."""
+        """Return weights and bias as constants."""
         assert layer.values is not None
         count = math.prod(layer.sizes)
         weights = self.builder.constant(
@@ -239,9 +239,9 @@ class _Chain:
 
 
 def write_pairs(graph: Graph, folder: Path) -> Path:
-    """Write a chain as pairs of files; the first configuration's path.
+    """Write a chain as pairs of files; return the first configuration's path.
 
-    Raises UnsupportedError naming the node that such files cannot say.
+    Raises UnsupportedError naming the node that such files cannot express.
     """
     layers = _Reading(graph).layers()
     if not layers:
@@ -259,11 +259,12 @@ def write_pairs(graph: Graph, folder: Path) -> Path:
 
 
 class _Reading:
-    """A walk along a graph that is a chain."""
+    """Conversion of a graph that is a chain, node by node."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.found = graph, list[Layer]()
-        self.turned = False  # a map that the model has channels last, made channels first
+        # The current map has channels last in the model, and was made channels first.
+        self.turned = False
 
     def layers(self) -> list[Layer]:
         graph = self.graph
@@ -354,7 +355,7 @@ class _Reading:
         self._append(Layer("DENSE", weights.shape), weights, bias)
 
     def _bias(self, node: Node) -> None:
-        """A constant that is added to the last layer's result: one number per output."""
+        """Add a constant that is added to the last layer's result as its bias: one number per output."""
         layer, position = self.found[-1], int(node.inputs[0] not in self.graph.constants)
         value, weights = self._constant(node, position), layer.values
         last = layer.kind == "DENSE" or (layer.form == "NHWC" and not self.turned)

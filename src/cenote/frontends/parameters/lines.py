@@ -1,4 +1,4 @@
-"""JSON whose objects know the line that they begin on, so that an error can name it."""
+"""JSON whose objects have the line on which they begin, so that an error can name it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Record(dict[str, Any]):
     line = 0
 
     def fail(self, problem: str) -> ModelError:
-        """The error of something that is wrong here."""
+        """Return the error for a fault of this object."""
         return ModelError(f"line {self.line}: {problem}")
 
     def only(self, *names: str) -> None:
-        """Refuse keys that nothing reads."""
+        """Refuse keys that are never read."""
         unknown = sorted(set(self) - set(names))
         if unknown:
             raise self.fail(f"unknown key {', '.join(map(repr, unknown))} (known: {', '.join(names)})")
@@ -32,7 +32,7 @@ class Record(dict[str, Any]):
         return value
 
     def list(self, key: str, kinds: type | tuple[type, ...]) -> Any:
-        """A list whose elements are of these kinds."""
+        """Return a list whose elements are of these kinds."""
         value = self.get(key)
         if not isinstance(value, list) or not all(
             isinstance(item, kinds) and not isinstance(item, bool) for item in value
@@ -54,7 +54,7 @@ class Record(dict[str, Any]):
 
 
 def parse(text: str) -> Record:
-    """The object that a file holds. Raises ModelError naming the line for what is no JSON, or a key given twice."""
+    """Parse a file's object. Raises ModelError naming the line for invalid JSON, or a key given twice."""
 
     class Decoder(json.JSONDecoder):
         def __init__(self) -> None:
@@ -64,24 +64,26 @@ def parse(text: str) -> Record:
             def parse_object(start: tuple[str, int], *rest: Any) -> tuple[Record, int]:
                 line = text.count("\n", 0, start[1]) + 1
                 try:
-                    found, end = inner(start, *rest)
+                    record, end = inner(start, *rest)
                 except _Twice as error:
                     raise ModelError(f"line {line}: '{error}' is given twice") from None
-                found.line = line
-                return found, end
+                record.line = line
+                return record, end
 
             self.parse_object = parse_object
-            self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]  # asks parse_object
+            # The Python scanner calls `self.parse_object`.
+            self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
 
     try:
-        found = Decoder().decode(text)
+        record = Decoder().decode(text)
     except json.JSONDecodeError as error:
         raise ModelError(f"line {error.lineno}: this is no JSON ({error.msg})") from None
-    except (RecursionError, ValueError) as error:  # ValueError: an integer of thousands of digits
+    except (RecursionError, ValueError) as error:
+        # ValueError: an integer of thousands of digits.
         raise ModelError(f"this is no JSON that can be read ({error})") from None
-    if not isinstance(found, Record):
+    if not isinstance(record, Record):
         raise ModelError("line 1: the file must hold one object")
-    return found
+    return record
 
 
 class _Twice(Exception):
@@ -89,9 +91,9 @@ class _Twice(Exception):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Record:
-    found = Record()
+    record = Record()
     for key, value in pairs:
-        if key in found:
+        if key in record:
             raise _Twice(key)
-        found[key] = value
-    return found
+        record[key] = value
+    return record

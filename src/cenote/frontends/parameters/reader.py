@@ -1,4 +1,5 @@
-"""Reads the folder that `cenote.extract` wrote: validated, its errors name the line; no file outside it is opened."""
+"""Reader of the folder that `cenote.extract` writes. It is validated, errors name the line, and no file outside it is
+opened."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ from cenote.frontends.parameters.tensors import Safetensors, of_bytes, read_npy
 from cenote.graph.graph import Graph
 from cenote.graph.verify import verify
 
-_LONGEST = 256 << 20  # bytes of the configuration
+# Bytes of the configuration.
+_LONGEST = 256 << 20
 
 
 def load_layers(path: Path) -> ImportedModel:
-    """The model whose `layers.json` this is.
+    """Read the model whose `layers.json` this is.
 
-    Raises ModelError for what is not valid, UnsupportedError for another version.
+    Raises ModelError for invalid files, UnsupportedError for another version.
     """
     if path.stat().st_size > _LONGEST:
         raise ModelError(f"the configuration is larger than {_LONGEST >> 20} MiB")
@@ -76,7 +78,8 @@ def _dtype(record: Record) -> np.dtype[Any]:
 
 
 class _Values:
-    """The arrays by name. `configured` are those that belong to a layer's configuration; `files` were read."""
+    """The arrays by name. `configured` are those that belong to a layer's configuration; `files` those that were
+    read."""
 
     def __init__(self, folder: Path, root: Record) -> None:
         self.folder = folder
@@ -92,12 +95,12 @@ class _Values:
         self.read: dict[str, Array] = {}
 
     def configuration(self, name: str) -> Array:
-        """Values that a layer's configuration asks for: they are no values of the graph."""
+        """Return values of a layer's configuration: they are no values of the graph."""
         self.configured.add(name)
         return self.array(name)
 
     def array(self, name: str) -> Array:
-        """The values of a name."""
+        """Return the values of a name."""
         if name not in self.entries:
             raise ModelError(f"there are no values '{name}'")
         record = self.entries[name]
@@ -126,8 +129,9 @@ class _Values:
         return of_bytes(content, dtype.name, shape)
 
     def _inside(self, file: str) -> Path:
-        """The path of a file, which must lie in the folder, also where links lead."""
-        if "\0" in file:  # the system knows no such names
+        """Return the path of a file, which must lie in the folder after links are resolved."""
+        # The system has no names with a null byte.
+        if "\0" in file:
             raise ModelError(f"there is no file {file!r}")
         path = self.folder / file
         real, home = os.path.realpath(path), os.path.realpath(self.folder)

@@ -1,7 +1,7 @@
 """Arrays in files: safetensors, and NumPy's .npy.
 
-The safetensors format is a length, a JSON and the bytes; its package would add a compiled dependency for that, gives no
-bfloat16 to NumPy, and says nothing of which value is at fault. What it has no type for lies there as bytes, with the
+The safetensors format is a length, a JSON and the bytes. Its package would add a compiled dependency for that, gives
+no bfloat16 to NumPy, and its errors do not name the faulty value. Types that it lacks are stored as bytes, with the
 type in the configuration.
 """
 
@@ -21,16 +21,28 @@ from cenote.core.types import Array, dtype_named
 from cenote.frontends.parameters.lines import Record, parse
 
 _NAMES = {
-    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
-    "uint64": "U64", "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
-}  # fmt: skip
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+}
 _TYPES = {name: dtype for dtype, name in _NAMES.items()}
-_LONGEST = 100 << 20  # bytes of the header
+# Bytes of the header.
+_LONGEST = 100 << 20
 _ALIGN = 8
 
 
 def as_bytes(array: Array) -> Array:
-    """An array's elements, row-major and little-endian, as bytes."""
+    """Return an array's elements, row-major and little-endian, as bytes."""
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.dtype.byteorder == ">":
         flat = flat.astype(flat.dtype.newbyteorder("<"))
@@ -38,14 +50,14 @@ def as_bytes(array: Array) -> Array:
 
 
 def of_bytes(content: Array, dtype: str, shape: tuple[int, ...]) -> Array:
-    """The array whose bytes these are. Raises ModelError where there are more or fewer."""
+    """Return the array with these bytes. Raises ModelError where there are more or fewer."""
     kind = dtype_named(dtype)
     if content.nbytes != math.prod(shape) * kind.itemsize:
         raise ModelError(f"{content.nbytes} bytes are no {dtype}{list(shape)}")
-    made: Array = content.view(kind).reshape(shape)
+    array: Array = content.view(kind).reshape(shape)
     if kind.name == "bool" and content.size and content.max() > 1:
         raise ModelError("a truth value is neither 0 nor 1")
-    return made
+    return array
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -67,7 +79,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 class Safetensors:
-    """A file of arrays by name, read one by one. Raises ModelError for what is no such file."""
+    """A file of arrays by name, read one by one. Raises ModelError for a file of another kind."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, size = file, os.fstat(file.fileno()).st_size
@@ -81,7 +93,7 @@ class Safetensors:
         self.start, self.room = 8 + length, size - 8 - length
 
     def content(self, name: str) -> Array:
-        """The bytes of an array."""
+        """Return the bytes of an array."""
         entry = self.header.get(name)
         if name == "__metadata__" or not isinstance(entry, Record):
             raise ModelError(f"the file has no values '{name}'")
@@ -93,14 +105,14 @@ class Safetensors:
         if min(shape, default=0) < 0 or offsets[1] - offsets[0] != nbytes:
             raise ModelError(f"values '{name}': {kind}{shape} does not take the bytes {offsets}")
         self.file.seek(self.start + offsets[0])
-        made = np.fromfile(self.file, np.uint8, nbytes)
-        if made.nbytes != nbytes:
+        content = np.fromfile(self.file, np.uint8, nbytes)
+        if content.nbytes != nbytes:
             raise ModelError(f"values '{name}': the file ends too early")
-        return made
+        return content
 
 
 def read_npy(file: BinaryIO) -> Array:
-    """The bytes of a .npy. Raises ModelError for what is no such file, or holds Python objects."""
+    """Return the bytes of a .npy. Raises ModelError for a file of another kind, or one that holds Python objects."""
     try:
         return as_bytes(np.lib.format.read_array(file, allow_pickle=False, max_header_size=10_000))
     except (ValueError, EOFError, SyntaxError, MemoryError, OverflowError) as error:

@@ -35,17 +35,18 @@ def extract(
     format: Format | None = None,
     signature: str | None = None,
 ) -> Path:
-    """Write a model's layers and values as files that other programs can read; the path of what was written first.
+    """Write a model's layers and values as files that other programs can read; return the path of the first file
+    written.
 
     `folder` gets `layers.json` (inputs, outputs, and a line for every layer: name, operator, configuration, names of
-    what it reads and makes) and the values, by the names that the model gives them, in `values.safetensors` or, with
-    values="npy", as `values/*.npy`. `cenote.load(folder)` runs it, bit for bit as the model. With "bat" the folder gets
-    `N_config.bat` and `N_values.bat` for each layer instead, one value per line, which only chains of CONV2D, AVG_POOL
-    and DENSE can be. `layers`: only those of these names; what they read and others made become inputs.
-    `source`, `format` and `signature` are as for `cenote.load`.
+    its inputs and outputs) and the values, by their names in the model, in `values.safetensors` or, with
+    values="npy", as `values/*.npy`. `cenote.load(folder)` runs it, bit for bit as the model. With "bat" the folder
+    gets `N_config.bat` and `N_values.bat` for each layer instead, one value per line, which is possible only for
+    chains of CONV2D, AVG_POOL and DENSE. `layers`: only those of these names; values that they read from others
+    become inputs. `source`, `format` and `signature` are as for `cenote.load`.
 
-    Raises what `cenote.load` raises, InputError for a layer that is not there, UnsupportedError for what files cannot
-    say, OSError where they cannot be written.
+    Raises the errors of `cenote.load`, InputError for an unknown layer, UnsupportedError for a model that the files
+    cannot express, OSError where they cannot be written.
     """
     if values not in ("safetensors", "npy", "bat"):
         raise ArgumentError(f"values: {values!r} is none of safetensors, npy, bat")
@@ -61,7 +62,7 @@ def extract(
 
 
 def _only(graph: Graph, layers: Sequence[str]) -> Graph:
-    """The nodes of these names. What they make and nobody among them reads is an output."""
+    """Return the nodes of these names. Values that they make and none of them reads are outputs."""
     names = {node.title for node in graph.nodes}
     for layer in layers:
         if layer not in names:
@@ -139,5 +140,7 @@ def _line(value: Any) -> str:
 
 def _declared(each: Declared) -> dict[str, Any]:
     return {
-        "name": each.name, "dtype": each.dtype.name, "shape": None if each.shape is None else list(each.shape)
-    }  # fmt: skip
+        "name": each.name,
+        "dtype": each.dtype.name,
+        "shape": None if each.shape is None else list(each.shape),
+    }
