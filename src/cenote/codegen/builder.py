@@ -21,9 +21,8 @@ from cenote.codegen.values import BOOL, F32, F64, I32, I64, U8, Number, Pointer,
 from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 
-MOVES_ADDRESSES = (
-    '"moves-addresses"'  # how a function says so (`Kernel.moves_addresses`); LLVM itself ignores it
-)
+# how a function says so (`Kernel.moves_addresses`); LLVM itself ignores it
+MOVES_ADDRESSES = '"moves-addresses"'
 
 
 @dataclass(frozen=True)

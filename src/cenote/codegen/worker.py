@@ -277,9 +277,8 @@ def _receive(stream: IO[bytes]) -> bytes | None:
 
 def serve_forever() -> None:
     """A worker's life: answer questions until the caller says goodbye with an empty one, or closes the pipe."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the caller decides what ends
+    # Ctrl-C reaches the whole group; the caller decides what ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing else may write between the answers
     llvm = importlib.import_module("cenote.codegen.llvm")

@@ -123,9 +123,8 @@ class Sharing:
                 return False
         if target is not None and target.slot is None:
             self._join(result, source, 0)
-        elif self._may_move(
-            source, result
-        ):  # the result is an output's memory or a part of a concat: its input moves there
+        elif self._may_move(source, result):
+            # the result is an output's memory or a part of a concat: its input moves there
             self._join(root, result, 0)
         else:
             return False

@@ -20,9 +20,8 @@ FOREVER = 1 << 60
 _GOOD_ENOUGH = 1.02  # of the lower bound: no need to look for better
 _ATTEMPTS = 30
 _MOST_COMPARED = 2048  # buffers to be placed by comparing each with all others
-_MOST_COMPARISONS = (
-    1 << 23
-)  # of pairs of buffers, in all attempts of an order (0.6 s); networks take far fewer
+# of pairs of buffers, in all attempts of an order (0.6 s); networks take far fewer
+_MOST_COMPARISONS = 1 << 23
 
 
 @dataclass

@@ -385,7 +385,6 @@ def _conversion_seconds(type: TensorType, have: int, lanes: int) -> float:
     if have == lanes or _is_free(type, max(have, lanes)):
         return 0.0
     channels, wide = plain(type.shape[1]), max(have, lanes)
-    filled = (
-        -(-channels // wide) * wide / max(channels, 1)
-    )  # the blocked side has lanes without a channel too
+    # the blocked side has lanes without a channel too
+    filled = -(-channels // wide) * wide / max(channels, 1)
     return conversion_seconds(plain(type.nbytes) * (1 + filled))

@@ -34,13 +34,11 @@ OFF, _, FULL = TUNINGS
 Types = Sequence[TensorType | None]
 Measure = Callable[[Node, Types, Sequence[Lowering]], list[float]]
 
-_WORTH_MEASURING = (
-    20e-6  # seconds by the cost model below which the clock tells little and nothing is to gain
-)
+# seconds by the cost model below which the clock tells little and nothing is to gain
+_WORTH_MEASURING = 20e-6
 _MOST_BYTES = 256 << 20  # inputs and weights of a layer that is measured
-_LEAST_REUSE = (
-    4.0  # operations per byte of weights: below, a model waits for memory, which a trial finds in the cache
-)
+# operations per byte of weights: below, a model waits for memory, which a trial finds in the cache
+_LEAST_REUSE = 4.0
 _GAIN = 0.97  # of the time of the cost model's choice: what another must come down to, so that noise decides nothing
 _ROUNDS = 7
 _LONGEST = 0.3  # seconds for all rounds of a layer, but one round at least

@@ -33,9 +33,8 @@ class Trace:
         self._bounds: list[tuple[int, int]] = []
         self._known: dict[str, int] = {}
         self.guards: dict[str, Formula] = {}  # questions by their texts; their values are the answers
-        self.settled: set[int] = (
-            set()
-        )  # unknowns whose formulas came later, and may be less than what is recorded
+        # unknowns whose formulas came later, and may be less than what is recorded
+        self.settled: set[int] = set()
         self.fixed: dict[str, str] = {}  # where sizes had to be numbers, by the question
         self.objects: list[Any] = []  # functions and arrays that formulas name: K[0], K[1] …
         self._place_of: dict[int, int] = {}
@@ -80,9 +79,8 @@ class Trace:
 
     def object(self, thing: Any) -> str:
         """How formulas name a function or an array."""
-        index = self._place_of.setdefault(
-            id(thing), len(self.objects)
-        )  # which stays its own: `objects` has it
+        # which stays its own: `objects` has it
+        index = self._place_of.setdefault(id(thing), len(self.objects))
         if index == len(self.objects):
             self.objects.append(thing)
         return f"K[{index}]"

@@ -14,9 +14,8 @@ from cenote.core.computed import SizedArray
 from cenote.core.packages import needed
 from cenote.core.sizes import whole
 
-if (
-    TYPE_CHECKING
-):  # numpy.typing takes a tenth of the time that importing NumPy does, and only checkers need it
+# numpy.typing takes a tenth of the time that importing NumPy does, and only checkers need it
+if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     Array = NDArray[Any]

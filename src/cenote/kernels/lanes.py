@@ -72,9 +72,8 @@ def even_odd(k: Kernel, a: Value, b: Value) -> tuple[Value, Value]:
     """Even and odd lanes of a followed by b."""
     lanes, half = a.lanes, a.lanes // 2
     even = list(range(0, 2 * lanes, 2))
-    if (
-        lanes * a.type.nbytes == 2 * CHEAP_BYTES
-    ):  # whole such parts first, then lanes within them: 4 cheap steps
+    # whole such parts first, then lanes within them: 4 cheap steps
+    if lanes * a.type.nbytes == 2 * CHEAP_BYTES:
         low = [*range(half), *range(lanes, lanes + half)]
         a, b = k.shuffle(a, b, low), k.shuffle(a, b, [lane + half for lane in low])
         even = [

@@ -18,9 +18,8 @@ def tap_table(
     """The offsets of a window's taps, channel by channel, from `origin` on; steps are not negative."""
     taps = _taps(window, steps, origin)
     last = (channels - 1) * channel_step
-    if (
-        max(last + max([0, *taps[-1:]]), origin) >= 1 << 31
-    ):  # a phase of a transposed convolution may have no taps
+    # a phase of a transposed convolution may have no taps
+    if max(last + max([0, *taps[-1:]]), origin) >= 1 << 31:
         raise UnsupportedError("conv: an image of more than 2**31 elements is not supported; split it")
     planes = np.arange(channels, dtype=np.int32) * np.int32(channel_step if last else 0)
     table: Array = np.add.outer(planes, np.array(taps, np.int32)).ravel()

@@ -91,9 +91,8 @@ class _Writer:
         self.constants: dict[str, Array] = dict(graph.constants)
         self.types = dict(graph.types)
         self.taken = set(graph.values())
-        self.cut: dict[
-            str, tuple[str, int, int]
-        ] = {}  # values whose sub-maps are there, of how many rows and columns
+        # values whose sub-maps are there, of how many rows and columns
+        self.cut: dict[str, tuple[str, int, int]] = {}
 
     def result(self) -> Graph:
         return self.graph.replace(nodes=tuple(self.nodes), constants=self.constants, types=self.types)

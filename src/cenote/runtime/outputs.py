@@ -25,9 +25,8 @@ from cenote.runtime.memory import ALIGNMENT, aligned_in, empty_output, empty_own
 
 ALIGNED = 64 << 10  # bytes from which a result is aligned: 0.7 us are more than smaller ones gain
 LARGE = 1 << 20  # bytes from which a result's memory is remembered
-_KEPT = (
-    256 << 20
-)  # bytes remembered in all, or twice the last one: a program often holds one result while it makes the next
+# bytes remembered in all, or twice the last one: a program often holds one result while it makes the next
+_KEPT = 256 << 20
 
 
 def _references(blocks: Sequence[Array]) -> list[int]:

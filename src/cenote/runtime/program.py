@@ -57,9 +57,8 @@ class Program:
     threads: int
     alone: bool = False  # too little work for several threads
     flush: bool = False  # denormals to zero
-    workplaces: Workplaces | None = (
-        None  # shared with other programs; None: every instance has a place of its own
-    )
+    # shared with other programs; None: every instance has a place of its own
+    workplaces: Workplaces | None = None
     _free: list[Instance] = field(default_factory=list, compare=False, repr=False)
 
     @cached_property

@@ -220,9 +220,8 @@ def _dismiss_all() -> None:
     """At exit: workers must be out of native code before the interpreter takes itself apart."""
     for each in [each for first in list(_teams.values()) for each in first.family]:
         lock = each.guard.lock
-        if lock.acquire(
-            timeout=_LEAVING
-        ):  # a daemon thread may be in the middle of a run: then they stay, safely
+        # a daemon thread may be in the middle of a run: then they stay, safely
+        if lock.acquire(timeout=_LEAVING):
             if not each.runner:
                 each.dismiss()
             lock.release()

@@ -47,9 +47,8 @@ class Evaluation:
 
     def __init__(self, trace: Recorded, dimensions: Dimensions) -> None:
         self.trace, self.dimensions = trace, dimensions
-        self._known: dict[
-            int, tuple[Any, Any]
-        ] = {}  # by identity: the formula, lest another one takes its place
+        # by identity: the formula, lest another one takes its place
+        self._known: dict[int, tuple[Any, Any]] = {}
 
     def __getitem__(self, unknown: int) -> Any:
         return self.value(self.trace.formulas[unknown])

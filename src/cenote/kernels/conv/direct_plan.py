@@ -339,9 +339,8 @@ class _FilterGroups:
         if inside:  # a band's input is read by every filter group: keep it in the level 2 cache
             read = width * shape.group_channels * 4 * area
             band = minimum(band, max(4, self.target.l2_bytes // 2 // max(1, read)))
-        elif (
-            slab * 8 > self.target.l2_bytes
-        ):  # weights come from beyond the level 2 cache: for many tiles at a time
+        elif slab * 8 > self.target.l2_bytes:
+            # weights come from beyond the level 2 cache: for many tiles at a time
             band = maximum(band, _SHARED_TILES)
         bands = -(-tiles // band)
         band = -(-tiles // bands)

@@ -27,9 +27,8 @@ from cenote.kernels.base import Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import Blocks, Part
 
-ROWS = (
-    8  # streams at a time: as many accumulators as hide the latency of a multiply-add (4 cycles, 2 a cycle)
-)
+# streams at a time: as many accumulators as hide the latency of a multiply-add (4 cycles, 2 a cycle)
+ROWS = 8
 _AHEAD = 512  # bytes ahead of each stream that are asked for early
 _GRAIN = 256 << 10  # bytes of weights that a thread takes at a time
 

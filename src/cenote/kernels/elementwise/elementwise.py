@@ -47,9 +47,8 @@ PIECE = 16384  # elements of one item: some microseconds of work
 LONG = 4096  # elements of a row that is worth an aligned begin
 AHEAD = 4096  # bytes that long rows are asked for before they are read: exp of 4 MB in 0.97 of the time
 
-STREAMED = (
-    8 << 20
-)  # bytes of a result from which on it is written past the caches: 16 MB take 1.6 ms, not 2.7
+# bytes of a result from which on it is written past the caches: 16 MB take 1.6 ms, not 2.7
+STREAMED = 8 << 20
 
 
 def vector_lanes(dtype: np.dtype[Any], target: Target) -> int:

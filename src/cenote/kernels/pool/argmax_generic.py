@@ -159,9 +159,8 @@ class _RowSearch:
     def _first(self, columns: Value, base: Value) -> Value:
         """Place of the first tap within the input: the answer where nothing is larger than the identity."""
         k, n, spec, lanes = self.k, self.k.number, self.spec, base.lanes
-        short = (
-            k.splat((k.integer(0) - self.strip.origin).to(I32), lanes) - columns
-        )  # from the first tap to column 0
+        # from the first tap to column 0
+        short = k.splat((k.integer(0) - self.strip.origin).to(I32), lanes) - columns
         taps = k.maximum((short + (spec.dilation - 1)) // spec.dilation, k.constant(I32, 0, lanes))
         z = (self.first_plane + self.planes[0] * n("dilation_d")) * n("i_d")
         y = (self.first_row + self.rows[0] * n("dilation_h")) * n("i_h")

@@ -183,9 +183,8 @@ class Taps(Search):
         k = self.k
         column = k.intrinsic("smax", columns + best[1], k.constant(I32, 0, self.lanes))
         value, index = best[0], self.place(y, column)
-        if (
-            self.by_pairs
-        ):  # vectors overlap at the end of the row, so they cannot stay in an order of their own
+        # vectors overlap at the end of the row, so they cannot stay in an order of their own
+        if self.by_pairs:
             value, index = in_order(k, value), in_order(k, index, self.spec.compute)
         values.store(value)
         indices.store(index)

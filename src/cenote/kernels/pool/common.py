@@ -202,9 +202,8 @@ class NanGuard:
     def __init__(self, k: Kernel, spec: PoolSpec) -> None:
         self.k, self.spec = k, spec
         self.needed = spec.compute.is_float and spec.reduction != SUM and spec.nan == "propagate"
-        one = k.constant(
-            spec.compute, 1, spec.lanes
-        )  # sums of tiny products stay normal numbers: those are quick
+        # sums of tiny products stay normal numbers: those are quick
+        one = k.constant(spec.compute, 1, spec.lanes)
         self.sums = [k.variable(one) for _ in range(2)] if self.needed else []
 
     def see(self, values: Sequence[Value]) -> None:

@@ -99,9 +99,8 @@ class PoolSeparable(PoolSpec):
         k, group = strip.k, strip.k.number("group")
         store = self._streaming_store(strip) if self.past_caches else None
         for following in k.range(strip.first_row, strip.last_row, group):
-            start = k.minimum(
-                following, strip.last_row - group
-            )  # the last group reaches back, as `spans` does
+            # the last group reaches back, as `spans` does
+            start = k.minimum(following, strip.last_row - group)
             for row in k.range(0, group, self.together):
                 first = row if self.together == 1 else k.minimum(row, group - self.together)
                 self._rows_down(strip, start, first, guard)

@@ -258,9 +258,8 @@ class _StrideTwo(_Rows):
 
 # ---- the plan -------------------------------------------------------------------------------------------------------
 
-SHORT_ROW = (
-    32  # outputs: windows of 2, 4 or 5 columns pay in no longer rows (2x2 on 224x224: 1.8 times `separable`)
-)
+# outputs: windows of 2, 4 or 5 columns pay in no longer rows (2x2 on 224x224: 1.8 times `separable`)
+SHORT_ROW = 32
 FEWEST_LANES = 4  # shuffles at the ends of rows need as many as two columns
 
 
@@ -303,9 +302,8 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
 
 
 def _seconds(problem: PoolProblem, spec: PoolSmallWindow) -> float:
-    rows = (
-        (spec.together - 1) * spec.stride + spec.rows
-    ) / spec.together  # of the input, per row of the output
+    # of the input, per row of the output
+    rows = ((spec.together - 1) * spec.stride + spec.rows) / spec.together
     loads = rows * (spec.width if spec.stride == 1 else 2)
     guards, shuffles = (loads / 2 if spec.is_guarded else 0), (0 if spec.stride == 1 else 5)
     proven = spec.width == 3 or problem.geometry.out[2] <= SHORT_ROW

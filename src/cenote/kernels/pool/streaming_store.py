@@ -23,9 +23,8 @@ class StreamingStore:
         self.strip, self.width, self.buffer = strip, n("out_w"), buffer
         self.line = k.target.line // strip.spec.storage.nbytes
         first = (y or strip.y) + strip.first_row * n("y_h")
-        self.before = (
-            k.misaligned(first, k.target.line) // strip.spec.storage.nbytes
-        )  # elements in the first line
+        # elements in the first line
+        self.before = k.misaligned(first, k.target.line) // strip.spec.storage.nbytes
         self.start = first.offset_unchecked(0 - self.before)
         self.sent = k.variable(k.integer(0))  # elements from `start` on that are in memory, whole lines
         rows = strip.last_row - strip.first_row
