@@ -1,4 +1,4 @@
-"""What joins an operator to machine code: a spec that emits a kernel, a view of memory, and a call of the kernel.
+"""Base of all kernels: a spec that emits a kernel, a view of memory, and a call of the kernel.
 
 Every kernel has one native signature, so that one driver can run them all:
 
@@ -30,12 +30,13 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType, short_name
 from cenote.runtime.steps import Slot
 
-_LONGEST_SYMBOL = 200  # characters; what is longer is cut and told apart by a digest
+_LONGEST_SYMBOL = 200  # characters; longer names are cut, and a digest tells them apart
 
 
 @dataclass(frozen=True)
 class KernelSpec(Exact):
-    """What a kernel is specialised on. Subclasses are frozen dataclasses whose fields change the instructions.
+    """Parameters that a kernel is specialised on. Subclasses are frozen dataclasses whose fields change the
+    instructions.
 
     The spec is the cache key, the symbol name and what a profiler prints; sizes are run-time arguments.
     """
@@ -50,7 +51,7 @@ class KernelSpec(Exact):
         return Kernel(self.symbol, target, self.words)
 
     def emit(self, target: Target) -> Kernel:
-        """Generate the kernel. Pure: prints without running."""
+        """Generate the kernel. This is pure: the text can be printed without running anything."""
         raise NotImplementedError(f"{type(self).__name__}.emit")
 
     @property
@@ -78,7 +79,7 @@ def _identifier(value: object) -> str:
 
 @dataclass(frozen=True)
 class View:
-    """One tensor in memory: type, layout, strides in elements, and where its first real element lies.
+    """Tensor in memory: type, layout, strides in elements, and the place of its first real element.
 
     Plain: one stride per logical axis. Blocked: strides of (N, channel block, *spatial); the step from one spatial
     neighbour to the next along the last axis is `lanes`, from lane to lane 1. `slot.offset` already skips the halo.
@@ -127,7 +128,7 @@ def numbers_named(names: Sequence[str]) -> tuple[Parameter, ...]:
 
 
 def present(operand: T | None) -> T:
-    """An operand that must be there: of `Lowering.bind`'s views, or of types that `infer` has let pass."""
+    """Return an operand that must be there: of `Lowering.bind`'s views, or of types that `infer` has accepted."""
     if operand is None:
         raise ValueError("an operand is missing")
     return operand
@@ -172,10 +173,10 @@ def halo_offset(shape: Sequence[int], layout: Layout) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A constant of float32 that a lowering makes of weights, in the order in which a kernel reads them.
+    """Constant of float32 that a lowering makes of weights, in the order in which a kernel reads them.
 
-    `make` is called once, when the kernels of all calls are known, by any thread: packing the weights of a model takes
-    all cores, and as long as its kernels are being compiled.
+    `make` is called once, by any thread, when the kernels of all calls are known: the weights of a model are packed
+    on all cores while its kernels are being compiled.
     """
 
     shape: tuple[int, ...]
@@ -191,7 +192,7 @@ Argument = View | Array | Packed | int | float | None
 
 
 def content_of(argument: Argument) -> Array | None:
-    """The array of a constant argument, packed now if need be; None of others."""
+    """Array of a constant argument, packed now if need be; None of others."""
     if isinstance(argument, Packed):
         return argument.make()
     return argument if isinstance(argument, np.ndarray) else None
@@ -201,11 +202,12 @@ def content_of(argument: Argument) -> Array | None:
 class Call:
     """One launch of a kernel: the arguments in the order of the kernel's parameters.
 
-    An array among them, or a Packed, is a constant that the lowering prepared; None is a null pointer. `items` is
-    the number of independent pieces, `grain` how many of them a thread takes at a time (about 20 to 100 us of work),
+    An array among them, or a Packed, is a constant that the lowering prepared; None is a null pointer. `items` is the
+    number of independent pieces, `grain` how many of them a thread takes at a time (about 20 to 100 us of work),
     `scratch` the bytes each thread needs. `independent`: it may run at the same time as the call before it of the
-    same lowering, and as those that may run at the same time as that one. `operations`: those that the kernel executes,
-    padding lanes included and multiply-adds counted as 2, where they are not the operator's; 0: not said.
+    same lowering, and as those that may run at the same time as that one. `operations`: the number that the kernel
+    executes, padding lanes included and multiply-adds counted as 2, where it differs from the operator's; 0: not
+    given.
     """
 
     spec: KernelSpec
@@ -219,14 +221,15 @@ class Call:
     operations: int = 0
 
     def among(self, variants: tuple[KernelSpec, ...], chosen: int) -> Call:
-        """The call of one of several kernels with the same words: which, is known when the sizes are."""
+        """Call of one of several kernels with the same words; `chosen` gives the index of the right one once sizes
+        are known."""
         if len(variants) == 1:
             return self
         return dataclasses.replace(self, variants=variants, chosen=chosen)
 
     @property
     def specs(self) -> tuple[KernelSpec, ...]:
-        """The kernels that the call may be of."""
+        """Kernels of which the call runs one."""
         return self.variants or (self.spec,)
 
     @staticmethod
@@ -238,7 +241,7 @@ class Call:
         scratch: int = 0,
         operations: int = 0,
     ) -> Call:
-        """A call whose words are given by the names of the spec's parameters. TypeError where they are not the same."""
+        """Make a call from words by the names of the spec's parameters. TypeError where the names are not the same."""
         names = [parameter.name for parameter in spec.words]
         if len(words) != len(names) or any(name not in words for name in names):
             missing, unknown = sorted({*names} - {*words}), sorted({*words} - {*names})
@@ -247,7 +250,7 @@ class Call:
         return Call(spec, arguments, items, grain, scratch, operations=operations)
 
     def word(self, name: str) -> Argument:
-        """The word of a name."""
+        """Value of the word with this name."""
         return self.arguments[self._position(name)]
 
     def changed(self, **words: Argument) -> Call:
@@ -266,7 +269,7 @@ class Call:
 
 
 def word_of(argument: Argument) -> int | Slot:
-    """What goes into the argument record; an address is a slot until the program has memory."""
+    """Entry of the argument record for an argument; an address is a slot until the program has memory."""
     if type(argument) is int:
         return argument
     if argument is None:

@@ -1,4 +1,4 @@
-"""Sums that keep what each addition loses, so that terms which cancel do not take small ones with them.
+"""Compensated sums: they keep what each addition loses, so that small terms survive where large ones cancel.
 
 A total is two numbers, the sum and what its additions lost so far. Of two finite numbers the lost part is exact: the
 larger one minus the rounded sum, plus the smaller one (A. Neumaier, "Rundungsfehleranalyse einiger Verfahren zur
@@ -22,7 +22,7 @@ class Compensated:
         self.lost: Variable = k.variable(k.constant(type, 0.0, lanes))
 
     def start(self, total: Value, lost: Value) -> None:
-        """Go on from a total that was kept."""
+        """Continue from a total that was kept."""
         self.sum.value, self.lost.value = total, lost
 
     def add(self, term: Value, lost: Value | None = None) -> None:
@@ -36,18 +36,18 @@ class Compensated:
         self.lost.value = self.lost.value + (rest if lost is None else rest + lost)
 
     def parts(self) -> tuple[Value, Value]:
-        """The sum, and what is to be added to it: 0 where the sum is no finite number."""
+        """Return the sum, and the correction to add to it: 0 where the sum is no finite number."""
         k, total = self.k, self.sum.value
         finite = k.absolute(total) < float("inf")
         return total, k.select(finite, self.lost.value, k.constant(total.type, 0.0, total.lanes))
 
     def result(self) -> Value:
-        """The sum with what was lost."""
+        """Return the sum with its correction."""
         total, lost = self.parts()
         return total + lost
 
     def load(self, rows: tuple[Pointer, Pointer], place: Value, lanes: int) -> None:
-        """Go on from what `store` kept."""
+        """Continue from the total that `store` kept."""
         self.start(*(row.load(place, lanes) for row in rows))
 
     def store(self, rows: tuple[Pointer, Pointer], place: Value) -> None:

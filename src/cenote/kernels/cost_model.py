@@ -1,4 +1,4 @@
-"""Rough times that let the chooser compare algorithms: arithmetic at a fraction of peak, bytes at a bandwidth."""
+"""Rough times by which lowerings are compared: arithmetic at a fraction of peak, bytes at a bandwidth."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from cenote.core.target import Target
 
-GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share the error
+GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share its error
 MEMORY = 20e9  # bytes per second from main memory
 SIMPLE = 50e9  # simple vector operations per second: additions, comparisons, the steps of a polynomial
 LAUNCH = 1e-6  # seconds that a step takes at least
 STRIDED = 10e9  # bytes per second where one side is read or written in strides
-CONVERTED = 12e9  # the same between the steps of a network, where part of them is in the caches
+# bytes per second of such copies between a network's steps: part of the bytes are in the caches
+CONVERTED = 12e9
 SHUFFLED = 30e9  # bytes per second through registers, lane by lane
 CACHE = 40e9  # bytes per second from the last cache
 
@@ -28,7 +29,7 @@ def stream_seconds(nbytes: float) -> float:
 
 
 def weight_seconds(nbytes: float) -> float:
-    """Time to stream weights once: every core does so at the same time, and they share the bandwidth."""
+    """Time to stream weights once: every core streams them at the same time, and they share the bandwidth."""
     return nbytes / 14e9
 
 
@@ -68,8 +69,8 @@ class PoolRates:
 
 
 # Fitted to the times of every algorithm in the cases of `python -m bench.pool_choices --grid` (AVX-512, one thread).
-# That a step costs more in one algorithm than in another is what steps do not tell: lines that loads straddle, loads
-# that wait for stores, chains of steps that wait for each other.
+# A step costs more in one algorithm than in another for reasons that the count of steps does not show: loads that
+# straddle cache lines, loads that wait for stores, chains of steps that wait for each other.
 POOL_RATES = {
     "separable": PoolRates(0.11e-9, 0.065e-9, 7.0e-9),
     "generic": PoolRates(0.43e-9, 0.2e-9, 5.4e-9),
@@ -85,11 +86,11 @@ POOL_RATES = {
 }
 # Seconds per element of pools with one algorithm each, beside the bytes that they move.
 WHOLE_WINDOW_TAP = 2e-10  # of a window, for medians and SoftPool
-DRAWN_TAP = 5e-10  # of a window whose place is drawn
-POWER = 8e-9  # in float64
-PLACED_VALUE = 1.5e-9  # by an index
-BIN = 4e-9  # of a box
-POOL_UNPROVEN = 1.5  # times longer where an algorithm was not found to win
+DRAWN_TAP = 5e-10  # of a window whose place is random (fractional pools)
+POWER = 8e-9  # per power, in float64
+PLACED_VALUE = 1.5e-9  # per value that is stored by an index
+BIN = 4e-9  # per bin of a box
+POOL_UNPROVEN = 1.5  # factor of the estimate where an algorithm was not found to win
 
 
 def pool_seconds(

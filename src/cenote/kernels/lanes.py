@@ -1,4 +1,4 @@
-"""Lanes of vectors put in other places: what pooling does to neighbouring columns of plain rows."""
+"""Permutations of the lanes of vectors, by which pooling combines neighbouring columns of plain rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHEAP_BYTES = 16  # lanes within such parts of a vector are shuffled in one step
 
 
 def deinterleave(k: Kernel, vectors: Sequence[Value]) -> Value:
-    """Every len(vectors)-th lane of the vectors put end to end, from the first (their number: a power of two)."""
+    """Return every len(vectors)-th lane of the concatenated vectors, from the first (their number: a power of two)."""
     parts = list(vectors)
     while len(parts) > 1:
         parts = [_halve(k, a, b, 0) for a, b in zip(parts[::2], parts[1::2], strict=True)]
@@ -36,7 +36,7 @@ def in_order(k: Kernel, a: Value, type: Scalar | None = None) -> Value:
 
 
 def second_order(type: Scalar, lanes: int) -> list[int]:
-    """Which lane of the sorted result each lane of `every_second` holds."""
+    """Lane of the sorted result that each lane of `every_second` holds."""
     return [lane // 2 for lane in _cheap_order(type, lanes)]
 
 
@@ -54,7 +54,7 @@ def _cheap_order(type: Scalar, lanes: int) -> list[int]:
 
 
 def strided(k: Kernel, source: Pointer, stride: int, lanes: int) -> Value:
-    """`lanes` elements, `stride` apart; reads up to lanes * stride elements."""
+    """Load `lanes` elements, `stride` apart; this reads up to lanes * stride elements."""
     if stride == 1 or lanes == 1:
         return source.load(0, lanes)
     vectors = [source.load(part * lanes, lanes) for part in range(stride)]
@@ -72,7 +72,7 @@ def even_odd(k: Kernel, a: Value, b: Value) -> tuple[Value, Value]:
     """Even and odd lanes of a followed by b."""
     lanes, half = a.lanes, a.lanes // 2
     even = list(range(0, 2 * lanes, 2))
-    # whole such parts first, then lanes within them: 4 cheap steps
+    # Whole 128-bit parts first, then lanes within them: 4 cheap steps.
     if lanes * a.type.nbytes == 2 * CHEAP_BYTES:
         low = [*range(half), *range(lanes, lanes + half)]
         a, b = k.shuffle(a, b, low), k.shuffle(a, b, [lane + half for lane in low])
@@ -108,7 +108,7 @@ def lanes_from(k: Kernel, a: Value, b: Value, count: int) -> Value:
 
 
 def transposed(k: Kernel, rows: Sequence[Value]) -> list[Value]:
-    """As many vectors as they have lanes, rows and columns exchanged: halves, then quarters … swapped between them."""
+    """Transpose a square of as many vectors as each has lanes: halves, then quarters … are swapped between them."""
     lanes, vectors = len(rows), list(rows)
     size = lanes // 2
     while size:

@@ -1,6 +1,5 @@
-"""From calls of kernels to steps of a program: where kernels get addresses, and arguments become words; and the short
-way of a step that is called alone, without a program.
-"""
+"""Steps of a program made from calls of kernels: kernels get addresses, and arguments become words. Also the short
+path of a single step that is called alone, without a program."""
 
 from __future__ import annotations
 
@@ -27,8 +26,10 @@ _CONTENTS = np.ndarray, Packed
 def with_constants(
     call: Call, constant: Callable[[Array], Slot], later: Callable[[Packed], Slot] | None = None
 ) -> Call:
-    """The call with its arrays in the program's constants; `constant` puts one there, `later` one that is packed then
-    (without it, it is packed now)."""
+    """Return the call with its arrays in the program's constants.
+
+    `constant` puts an array there, `later` one that is packed later (without it, it is packed now).
+    """
 
     def placed(argument: Argument) -> Argument:
         if not isinstance(argument, _CONTENTS):
@@ -45,8 +46,8 @@ def with_constants(
 
 
 class Launcher:
-    """The kernels of some calls, compiled and loaded at once, the driver with them. Where a call may be of several,
-    those that the sizes at hand do not take are compiled afterwards, while others may run."""
+    """Kernels of some calls, and the driver, compiled and loaded together. Where a call may be of several kernels,
+    those that the sizes at hand do not need are compiled afterwards, while others may run."""
 
     def __init__(self, calls: Iterable[Call], target: Target) -> None:
         calls = {id(call): call for call in calls}.values()
@@ -61,11 +62,13 @@ class Launcher:
         }
 
     def kernels(self, call: Call) -> list[tuple[str, int]]:
-        """Symbols and addresses of the kernels that a call may be of; 0 is the address of one that `rest` will give."""
+        """Return symbols and addresses of the kernels that a call may be of; the address is 0 where `rest` will give
+        it."""
         return [self._kernels[spec] for spec in call.specs]
 
     def rest(self) -> dict[str, int]:
-        """The addresses of kernels that the sizes at hand did not take, by symbol: waits until they are compiled."""
+        """Wait until the kernels that the sizes at hand do not need are compiled, and return their addresses by
+        symbol."""
         return jit.addresses(self._others, self._target)
 
     def step(
@@ -75,8 +78,8 @@ class Launcher:
         barrier: bool = True,
         words: tuple[int | Slot, ...] | None = None,
     ) -> KernelStep:
-        """The step of a call whose arguments are numbers and places, unless its `words` are given; labelled with the
-        symbol if there is no label."""
+        """Return the step of a call whose arguments are numbers and places, unless its `words` are given. The symbol
+        is the label if there is no other."""
         symbol, address = self._kernels[_chosen(call)]
         if words is None:
             words = tuple(word_of(argument) for argument in call.arguments)
@@ -86,15 +89,15 @@ class Launcher:
 
 
 def _chosen(call: Call) -> KernelSpec:
-    """The kernel that a call is of for the sizes at hand."""
+    """Kernel of a call for the sizes at hand."""
     return call.specs[int(plain(call.chosen))]
 
 
 Runner = Callable[[Sequence[Array | None], Sequence[Array] | None], tuple[Array, ...]]
-"""Takes the inputs and, or None, the outputs to fill; returns the outputs.
+"""Function that takes the inputs and the outputs to fill (or None), and returns the outputs.
 
-Arrays are row-major and in native byte order, outputs writable and apart from the inputs. Only their memory counts:
-a runner reads each as the type it was prepared for, whatever shape the array has.
+Arrays are row-major and in native byte order, outputs writable and apart from the inputs. Only their memory counts: a
+runner reads each as the type it was prepared for, whatever shape the array has.
 """
 
 
@@ -129,7 +132,7 @@ def single_runner(
     shapes: Sequence[tuple[int, ...]],
     flush: bool,
 ) -> Runner | None:
-    """The short way for small work: one kernel, called directly, with a record per call in progress."""
+    """Return the short path for small work: one kernel, called directly, with a record per call in progress."""
     native = direct_call()
     if native is None or inputs + len(outputs) > CALL_ARRAYS:
         return None
@@ -144,7 +147,7 @@ def single_runner(
             patches.append(
                 (position, word.index + (inputs if word.kind is SlotKind.OUTPUT else 0), word.offset)
             )
-    made = tuple((shape, y.dtype) for shape, y in zip(shapes, outputs, strict=True))
+    results_like = tuple((shape, y.dtype) for shape, y in zip(shapes, outputs, strict=True))
     absent = (None,) * (CALL_ARRAYS - inputs - len(outputs))
     free: list[_Record] = []
     empty = np.empty
@@ -154,10 +157,10 @@ def single_runner(
     ) -> tuple[Array, ...]:
         if out is not None:
             results = tuple(out)
-        elif len(made) == 1:  # spelled out for one and two: 0.2 us less than a comprehension
-            results = (empty(*made[0]),)
+        elif len(results_like) == 1:  # one and two results are spelled out: 0.2 us less than a comprehension
+            results = (empty(*results_like[0]),)
         else:
-            results = (empty(*made[0]), *[empty(*item) for item in made[1:]])
+            results = (empty(*results_like[0]), *[empty(*item) for item in results_like[1:]])
         try:
             record = free.pop()
         except IndexError:

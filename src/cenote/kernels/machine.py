@@ -1,4 +1,4 @@
-"""Kernels that do one thing as fast as the machine can: what a step's time is compared with.
+"""Benchmark kernels, each of which does one thing as fast as the machine can: a step's time is compared with theirs.
 
 multiply-adds   independent chains in registers, nothing else
 read, copy,     one stretch of memory again and again, in whole vectors

@@ -29,14 +29,14 @@ _OPEN_BLOCKS = 32  # binary logarithm: where the number of terms is open, more t
 
 @dataclass(frozen=True)
 class Blocks:
-    """A block has 2^`block` steps, and 2^2^`fan` sums of one level are added in a chain to one of the next."""
+    """Sizes: a block has 2^`block` steps, and 2^2^`fan` sums of one level are added in a chain to one of the next."""
 
     block: int
     fan: int
 
     @staticmethod
     def of(exact: bool, unroll: int = 1) -> Blocks:
-        """Those of a precision, where a step adds `unroll` terms."""
+        """Return the sizes for a precision, where a step adds `unroll` terms."""
         terms, fan = (EXACT_TERMS, 0) if exact else (FAST_TERMS, 2)
         return Blocks(max(0, (terms // unroll).bit_length() - 1), fan)
 
@@ -52,26 +52,28 @@ class Blocks:
 
 
 def two_level_terms(terms: int, exact: bool) -> int:
-    """Terms of a block where the blocks' sums are added in one chain: those of a precision, for long sums more, so that
-    neither chain is much longer than the other."""
+    """Number of terms of a block where the blocks' sums are added in one chain: that of the precision, and more for
+    long sums, so that neither chain is much longer than the other."""
     return max(EXACT_TERMS if exact else FAST_TERMS, math.isqrt(terms))
 
 
 def summation_tolerance(terms: int) -> float:
-    """Error of a float32 sum in blocks relative to the largest output: a chain's grows with the root of its length."""
+    """Error of a float32 sum in blocks relative to the largest output: a chain's error grows with the root of its
+    length."""
     return 2e-6 + 2e-7 * math.sqrt(min(plain(terms), FAST_TERMS))
 
 
 class Part:
-    """Steps `begin` to `end` of a sum of `steps`, in one block. Made, it emits what all its tiles have in common."""
+    """Steps `begin` to `end` of a sum of `steps`, in one block. The constructor emits what all tiles of it have in
+    common."""
 
     def __init__(self, k: Kernel, begin: Value, end: Value, steps: Value) -> None:
         self.k, self.begin, self.end = k, begin, end
         bits, fan = k.number("block"), k.number("fan")
         inside = (k.integer(1) << bits) - 1
         self.is_last = end >= steps
-        self.is_first = (begin & inside).equals(0)  # of its block
-        self.ends = (end & inside).equals(0) | self.is_last  # its block
+        self.is_first = (begin & inside).equals(0)  # first part of its block
+        self.ends = (end & inside).equals(0) | self.is_last  # last part of its block
         self.block = begin >> bits
         full = _count(k, "cttz", ~self.block) >> fan  # levels whose chain is complete
         digit = k.integer(1) << fan
@@ -80,14 +82,15 @@ class Part:
         self.slot = k.select(self.ends, full + 1, k.integer(0))
 
     def resume(self, sums: Sequence[Variable], kept: Pointer) -> None:
-        """Go on from what an earlier part of the block left. `kept`: the vectors in slot 0, in the order of `sums`."""
+        """Continue from what an earlier part of the block left. `kept`: the vectors in slot 0, in the order of
+        `sums`."""
         with self.k.unless(self.is_first):
             for index, total in enumerate(sums):
                 total.value = kept.load(index * total.lanes, total.lanes)
 
     def fold(self, sums: Sequence[Variable], kept: Pointer, apart: Value) -> None:
-        """At the end of a block add the earlier blocks of the levels that it completes, at the end of the sum all; else
-        keep it. Slots are `apart` elements from each other."""
+        """Finish the part: at the end of a block add the earlier blocks of the levels that it completes, at the end
+        of the sum all of them; elsewhere keep the sums. Slots are `apart` elements from each other."""
         k, fan = self.k, self.k.number("fan")
         for level in k.range(0, self.levels):
             number = (self.block >> (level << fan)) & ((k.integer(1) << (k.integer(1) << fan)) - 1)
@@ -102,5 +105,5 @@ class Part:
 
 
 def _count(k: Kernel, which: str, value: Value) -> Value:
-    """Zeros before the first bit that is set ("ctlz"), or after the last ("cttz"); 64 where none is."""
+    """Count zeros before the first bit that is set ("ctlz"), or after the last ("cttz"); 64 where none is set."""
     return k.call(f"llvm.{which}.i64", I64, 1, [value, k.constant(BOOL, 0)])

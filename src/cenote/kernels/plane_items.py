@@ -1,4 +1,4 @@
-"""Planes with one owner: what kernels share that walk each (image, channel) plane of a tensor on its own.
+"""Common parts of kernels that process each (image, channel) plane of a tensor as one item with one owner.
 
 An item of work is one plane (plain memory) or the planes of a group of channels that lie side by side (channel-blocked
 or channels-last memory): no two items write the same element, so whatever is added up there is added in one order.
@@ -19,7 +19,7 @@ STRIDES = ("image", "group", "plane", "row", "column")
 
 @dataclass(frozen=True)
 class Planes:
-    """How a tensor of three spatial axes (missing ones have extent 1) lies: strides in elements."""
+    """Layout of a tensor of three spatial axes (missing ones have extent 1): strides in elements."""
 
     extents: tuple[int, int, int]
     strides: tuple[int, int, int, int, int]
@@ -31,7 +31,7 @@ class Planes:
 
     @property
     def is_dense(self) -> bool:
-        """True when positions of a plane are numbered as they lie."""
+        """Whether positions of a plane are numbered in the order of memory."""
         _, _, plane, row, column = self.strides
         depth, height, width = self.extents
         rows_follow = row == width * column or depth * height == 1
@@ -44,7 +44,7 @@ def group_width(view: View, channels_last: bool) -> int:
 
 
 def planes_of(view: View, channels_last: bool = False) -> Planes:
-    """Where the planes of a view of 1 to 3 spatial axes lie."""
+    """Return the planes of a view of 1 to 3 spatial axes."""
     rank = len(view.shape) - 2
     first = 1 if channels_last else 2
     extents, strides = view.shape[first : first + rank], view.strides[first : first + rank]
@@ -64,8 +64,8 @@ def groups_of(view: View, channels_last: bool = False) -> int:
 
 @dataclass(frozen=True)
 class Item:
-    """One item, decoded from its number: the image, the group, its first channel, and how many of its channels are
-    real (the constant 1 in plain memory)."""
+    """Item decoded from its number: the image, the group, its first channel, and how many of its channels are real
+    (the constant 1 in plain memory)."""
 
     image: Value
     group: Value
@@ -74,7 +74,7 @@ class Item:
 
 
 def item_of(k: Kernel, item: Value, width: int) -> Item:
-    """Reads the numbers `groups` and `channels`."""
+    """Decode an item; reads the numbers `groups` and `channels`."""
     image, group = item // k.number("groups"), item % k.number("groups")
     channel = group * width
     if width == 1:
@@ -83,7 +83,7 @@ def item_of(k: Kernel, item: Value, width: int) -> Item:
 
 
 def start_of(k: Kernel, name: str, item: Item) -> Pointer:
-    """The first element of an item's planes in the tensor `name`."""
+    """Address of the first element of an item's planes in the tensor `name`."""
     return k.pointer(name) + (item.image * k.number(f"{name}_image") + item.group * k.number(f"{name}_group"))
 
 

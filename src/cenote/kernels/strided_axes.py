@@ -1,4 +1,4 @@
-"""Outer axes: what several kernels share that walk tensors of any rank by extents and strides.
+"""Outer axes of tensors of any rank, as kernels walk them: by extents and strides.
 
 The outer axes of a tensor are numbered through; a kernel gets, for each of them, its extent and the stride of every
 operand, and finds the operands' addresses by division.
@@ -49,7 +49,7 @@ def position_count(axes: Sequence[Axis]) -> int:
 
 
 def axis_pointers(k: Kernel, count: int, names: Sequence[str], index: Value) -> list[Pointer]:
-    """The operands' addresses at position number `index` of the axes."""
+    """Addresses of the operands at position number `index` of the axes."""
     pointers = [k.pointer(name) for name in names]
     for axis in reversed(range(count)):
         extent = k.number(f"extent_{axis}")
@@ -60,7 +60,7 @@ def axis_pointers(k: Kernel, count: int, names: Sequence[str], index: Value) -> 
 
 
 def axis_offsets(k: Kernel, count: int, names: Sequence[str], index: Value) -> list[Value]:
-    """What `axis_pointers` adds to the operands' addresses."""
+    """Offsets that `axis_pointers` adds to the operands' addresses."""
     offsets = [k.integer(0) for _ in names]
     for axis in reversed(range(count)):
         extent = k.number(f"extent_{axis}")
@@ -71,7 +71,7 @@ def axis_offsets(k: Kernel, count: int, names: Sequence[str], index: Value) -> l
 
 
 def nested(k: Kernel, extents: Sequence[Value], strides: Sequence[Sequence[Value]]) -> Iterator[list[Value]]:
-    """Emitted loops over axes, outermost first; gives the offset of each operand in the innermost."""
+    """Emit loops over axes, outermost first; yields the offset of each operand in the innermost."""
     offsets = [k.integer(0) for _ in strides]
     return _nested(k, list(extents), [list(stride) for stride in strides], offsets)
 

@@ -1,7 +1,7 @@
-"""Arrays and numbers that kernels' calls take and that follow from sizes by more than a formula.
+"""Arrays and numbers that calls of kernels take and that follow from sizes by more than a formula.
 
-They are computed anew for every set of sizes (`core.computed`), also by a process that found its plan in the cache: so
-this module imports nothing that emits code.
+They are computed anew for every set of sizes (`core.computed`), also by a process that took its plan from the cache:
+hence this module imports nothing that emits code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def tap_table(
     """The offsets of a window's taps, channel by channel, from `origin` on; steps are not negative."""
     taps = _taps(window, steps, origin)
     last = (channels - 1) * channel_step
-    # a phase of a transposed convolution may have no taps
+    # A phase of a transposed convolution may have no taps.
     if max(last + max([0, *taps[-1:]]), origin) >= 1 << 31:
         raise UnsupportedError("conv: an image of more than 2**31 elements is not supported; split it")
     planes = np.arange(channels, dtype=np.int32) * np.int32(channel_step if last else 0)
@@ -32,7 +32,7 @@ def row_table(window: tuple[int, ...], steps: tuple[int, ...], origin: int) -> A
 
 
 def _taps(window: tuple[int, ...], steps: tuple[int, ...], origin: int) -> list[int]:
-    """Offsets of a window's taps, rising."""
+    """Offsets of a window's taps, in rising order."""
     taps = [-origin]
     for extent, step in zip(window, steps, strict=True):
         taps = [tap + i * step for tap in taps for i in range(extent)]
@@ -40,7 +40,7 @@ def _taps(window: tuple[int, ...], steps: tuple[int, ...], origin: int) -> list[
 
 
 def tap_steps(count: int, step: int) -> Array:
-    """Where taps begin."""
+    """Positions where taps begin."""
     return (np.arange(count) * step).astype(np.int32)
 
 
@@ -50,7 +50,7 @@ def whole_numbers(values: tuple[object, ...]) -> Array:
 
 
 def zeros(count: int) -> Array:
-    """No bias."""
+    """Bias of zeros."""
     return np.zeros(count, np.float32)
 
 
@@ -64,7 +64,7 @@ def first_that_covers(pixels: int, widths: tuple[int, ...]) -> int:
 
 
 def tiles_per_block(tiles: int, split: bool, least: int, most: int) -> int:
-    """How many of a Winograd convolution's tiles go through its phases together.
+    """Number of a Winograd convolution's tiles that go through its phases together.
 
     When fused, V takes about half the level 2 cache (`most` tiles), but a block has at least `least` tiles to reuse the
     weights: 24, or 12 where the weights fit the cache. There are at least 8 blocks, a multiple of 4, where that is

@@ -1,4 +1,5 @@
-"""Columns of a convolution whose taps are moved: what each tap reads, by linear interpolation, zeros outside.
+"""Columns of a convolution whose taps are displaced (deformable convolution): each tap reads by linear interpolation,
+zeros outside the image.
 
     for item in begin .. end:                    emitted; an item is a run of places of one tap of one part of an image
         for place in the run:                    emitted
@@ -7,7 +8,7 @@
             for place in the run:                emitted
                 column = sum of weight * x       taps unrolled
 
-The columns (N, C, taps of the window, places) are float32, whatever the image; a matrix product follows.
+The columns (N, C, taps of the window, places) are float32, whatever the type of the image; a matrix product follows.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.sampling.taps import Taps, cut
 
-RUN = 256  # places of an item
+RUN = 256  # output places of an item
 NUMBERS = ("size", "out", "window", "stride", "pad", "dilation")  # along each axis
-_WORK = 1 << 15  # numbers of a piece of work
+_WORK = 1 << 15  # output numbers that a thread takes at a time
 
 
 @dataclass(frozen=True)
 class DeformedSpec(KernelSpec):
-    """An image of `rank` spatial axes; `mask`: there are factors."""
+    """Columns of an image of `rank` spatial axes; `mask`: a tensor of factors multiplies what the taps read."""
 
     dtype: np.dtype[Any]
     rank: int
@@ -84,7 +85,7 @@ class DeformedSpec(KernelSpec):
     def _note(
         self, k: Kernel, tap: Value, place: Value, moved: Pointer, offsets: Pointer, weights: Pointer
     ) -> None:
-        """The taps of one place: the window's, moved along each axis."""
+        """Note where one output place reads: the window's tap, displaced along each axis."""
         n, places, steps = k.number, list[Value](), list[Value]()
         for axis in reversed(range(self.rank)):
             step, tap = tap % n(f"window_{axis}"), tap // n(f"window_{axis}")
@@ -99,7 +100,8 @@ class DeformedSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class Deformation:
-    """The window over an image: per axis the numbers of NUMBERS; `parts` of the channels are moved alike."""
+    """Geometry of a deformable convolution: per axis the numbers of NUMBERS; `parts` groups of channels, each
+    displaced alike."""
 
     axes: tuple[tuple[int, ...], ...]
     parts: int
@@ -118,8 +120,8 @@ class Deformation:
 
 
 def deformed_call(x: View, offset: View, mask: View | None, y: View, how: Deformation) -> Call:
-    """The launch for dense x (N, C, *spatial), offsets (N, parts * taps * rank, *out), mask (N, parts * taps, *out) and
-    columns y (N, C, taps, places)."""
+    """Return the launch for dense x (N, C, *spatial), offsets (N, parts * taps * rank, *out), mask (N, parts * taps,
+    *out) and columns y (N, C, taps, places)."""
     spec = DeformedSpec(x.type.dtype, len(how.axes), mask is not None)
     channels = x.shape[1] // how.parts
     words: dict[str, Argument] = {

@@ -49,9 +49,9 @@ from cenote.kernels.layout.reorder import deep_strides
 from cenote.kernels.partial_sums import two_level_terms
 from cenote.kernels.tables import row_table
 
-# Channels of a group up to which this is quickest: a shuffle within 128 bits is one instruction. Groups of 8 on 16
-# lanes need one and a half a product, all on one port: 1.93 ms for 256 channels of 56x56 where joined groups take 1.71
-# (Emerald Rapids; 2.1 and 2.7 on Zen 4).
+# Channels of a group up to which this kernel is the quickest: a shuffle within 128 bits is one instruction. Groups of
+# 8 on 16 lanes need one and a half per product, all on one port: 1.93 ms for 256 channels of 56x56, where joined
+# groups take 1.71 (Emerald Rapids; 2.1 and 2.7 on Zen 4).
 QUICKEST_GROUP = 4
 PIECE_BYTES = 256 << 10  # of input and output per piece of work: 10 to 20 us
 
@@ -72,13 +72,13 @@ NUMBERS = (
 
 
 def widest_row(taps: int, registers: int, filters: int = 1) -> int:
-    """Pixels of a tile: 8 sums keep two multiply-adds per cycle of latency 4 busy; the weights want registers too, and
-    so do shuffles where a channel has several `filters`."""
+    """Return the most pixels of a tile: 8 sums keep two multiply-adds per cycle of latency 4 busy; the weights need
+    registers too, and so do shuffles where a channel has several `filters`."""
     return min(8, registers - 3 - taps - 3 * (filters > 1))
 
 
 def widest_group(registers: int, group: int) -> int:
-    """Pixels of a tile with groups of several channels: LLVM keeps a tile's input beside its sums."""
+    """Return the most pixels of a tile with groups of several channels: LLVM keeps a tile's input beside its sums."""
     return (registers - 4 - (2 * group if group > QUICKEST_GROUP else 0)) // 2
 
 
@@ -103,19 +103,21 @@ class Groups:
         return math.gcd(self.filters, self.lanes) // self.channels
 
     def _first_channel(self, lane: int) -> int:
-        """The first one, from the begin of a part, that a filter's group has."""
+        """First channel, counted from the begin of a part, of the group that the filter in a lane belongs to."""
         return (self.pattern * self.lanes + lane) // self.filters * self.channels
 
     @property
     def read(self) -> tuple[int, int]:
-        """Where in a part the channels begin that a block of y needs, and a power of 2 that are enough."""
+        """Place in a part from which a block of y reads channels, and how many: a power of 2 that is enough."""
         first, stop = self._first_channel(0), self._first_channel(self.lanes - 1) + self.channels
         count = 1 << (stop - first - 1).bit_length()
         return min(first, self.lanes // self.parts - count), count
 
     def spread(self, k: Kernel, source: Pointer, offset: int) -> Iterator[Value]:
-        """For each channel of a group, a vector that has it in the lanes of the group's filters; made one by one, as
-        they are used, or registers run out. `source` points to what `read` says."""
+        """Yield for each channel of a group a vector that has it in the lanes of the group's filters. They are made
+        one by one, as they are used: all at once they would exceed the registers. `source` points to the place that
+        `read` gives.
+        """
         first, count = self.read
         value = source.load(offset, count)
         for channel in range(self.channels):
@@ -136,11 +138,12 @@ WORDS = (*float_pointers(POINTERS, ("residual", "y")), TABLE, *numbers_named(NUM
 
 @dataclass(frozen=True)
 class DepthwiseSpec(KernelSpec):
-    """`width` pixels per tile (fewer than fit only in rows under 42 pixels: `direct.cut`); a window row of `taps`
-    columns, pixels `stride` apart in x (both in vectors).
+    """Depthwise kernel of `width` pixels per tile (fewer than fit only in rows under 42 pixels: `direct.cut`) and a
+    window row of `taps` columns; pixels lie `stride` vectors apart in x.
 
-    `group` and `filters`: of a group; more than 1 channel goes with 1 tap. `pattern`: `Groups`. `spread`: pixels of y
-    lie so many apart (one phase of a transposed convolution). `long`: sums are of blocks of rows.
+    `group` and `filters`: channels and filters of a group; more than 1 channel goes with 1 tap. `pattern`: see
+    `Groups`. `spread`: pixels of y lie so many vectors apart (one phase of a transposed convolution). `long`: sums
+    are made of blocks of rows.
     """
 
     width: int
@@ -178,7 +181,7 @@ class DepthwiseSpec(KernelSpec):
         return k
 
     def _input(self, k: Kernel, block: Value, lanes: int) -> Value:
-        """Places in x of the channels of a block of y."""
+        """Offset in x of the channels that a block of y reads."""
         groups = self._groups(lanes)
         inside, step = groups.read[0], k.number("x_block")
         if groups.parts == 1:
@@ -237,7 +240,7 @@ class DepthwiseSpec(KernelSpec):
         end: Value,
         lanes: int,
     ) -> None:
-        """Rows of the window for all pixels of a tile."""
+        """Add the rows of the window for all pixels of a tile."""
         for row in k.range(begin, end):
             source = x + k.pointer("table").load(row).to(I64)
             factors = weights + row * (self.taps * self.group * lanes)
@@ -249,7 +252,8 @@ class DepthwiseSpec(KernelSpec):
     def _window_row(
         self, k: Kernel, source: Pointer, factors: Pointer, accumulators: Sequence[Variable], lanes: int
     ) -> None:
-        """Input columns outer, so that each vector is loaded once and lives briefly."""
+        """Add one row of the window, with input columns in the outer loop, so that each vector is loaded once and
+        lives briefly."""
         groups = self._groups(lanes)
         vectors = [factors.load(tap * lanes, lanes) for tap in range(self.taps)]
         columns = (len(accumulators) - 1) * self.stride + self.taps
@@ -268,7 +272,7 @@ class DepthwiseSpec(KernelSpec):
     def _window_tap(
         self, k: Kernel, source: Pointer, factors: Pointer, accumulators: Sequence[Variable], lanes: int
     ) -> None:
-        """One tap for all pixels: each channel of a group goes to all lanes of its group."""
+        """Add one tap for all pixels: each channel of a group goes to all lanes of its group."""
         groups = self._groups(lanes)
         vectors = [factors.load(channel * lanes, lanes) for channel in range(self.group)]
         for pixel, accumulator in enumerate(accumulators):
@@ -303,9 +307,9 @@ def depthwise_calls(
     target: Target,
     exact: bool = False,
 ) -> Iterator[Call]:
-    """The calls for a convolution over three axes whose groups lie within a vector (`suits`), or of one channel: one
-    per pattern (`Groups`), each of blocks of its own. Pixels of y may lie several apart; those of a residual then do.
-    `exact`: sums are of shorter chains.
+    """Yield the calls for a convolution over three axes whose groups lie within a vector (`suits`), or of one
+    channel: one per pattern (`Groups`), each of which writes blocks of its own. Pixels of y may lie several apart;
+    those of a residual then do. `exact`: sums are made of shorter chains.
     """
     patterns = Groups(shape.group_channels, shape.group_filters, y.layout.lanes).patterns
     for pattern in range(min(patterns, y.blocks)):
@@ -386,7 +390,7 @@ def _bands(shape: ConvShape, lanes: int) -> tuple[int, int, int]:
 
 
 def _in_blocks(values: Array, groups: Groups) -> Array:
-    """What each filter has, zeros behind the last, as (block, lane, …): the blocks of one pattern."""
+    """Rows of `values`, one per filter and zeros behind the last, as (block, lane, …): the blocks of one pattern."""
     padded = np.zeros((-(-len(values) // groups.lanes) * groups.lanes, *values.shape[1:]), np.float32)
     padded[: len(values)] = values
     return padded.reshape(-1, groups.lanes, *values.shape[1:])[groups.pattern :: groups.patterns]

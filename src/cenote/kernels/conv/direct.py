@@ -48,20 +48,23 @@ NUMBERS = (
 
 
 def widest(blocks: int, registers: int) -> int:
-    """Pixels of a tile with so many channel vectors: sums, weights and one broadcast fill the registers.
+    """Return the most pixels of a tile of so many channel vectors: sums, weights and one broadcast fill the
+    registers.
 
-    16 registers: 8x1, 6x2, 4x3, 2x4; 7x2 would spill (45 % of peak), 3x4 does a little (80 %). More than
-    8 pixels need more addresses than there are general registers. One pixel takes any number of blocks:
-    its weights are operands in memory.
+    16 registers: 8x1, 6x2, 4x3, 2x4; 7x2 would spill (45 % of peak), 3x4 does a little (80 %). More than 8 pixels
+    need more addresses than there are general registers. One pixel takes any number of blocks: its weights are
+    operands in memory.
     """
     return max(1, min(8, (registers - 1 - blocks) // blocks))
 
 
 def cut(pixels: int, most: int) -> tuple[int, int, int]:
-    """Tiles of `width` and of one pixel less that cover so many pixels exactly: (width, tiles, those of `width`).
+    """Cut pixels into tiles of `width` and of one pixel less that cover them exactly: (width, tiles, tiles of
+    `width`).
 
-    As few tiles as `most` pixels in one allow. The width is `most` wherever it can be (for 6, from 20 pixels on), so
-    that kernels do not differ by the size of the map; smaller numbers need a width of their own, of at most `most`.
+    There are as few tiles as `most` pixels per tile allow. The width is `most` wherever it can be (for 6, from 20
+    pixels on), so that kernels do not differ by the size of the map; smaller maps need a width of their own, of at
+    most `most`.
     """
     width = most
     while width > 2 and pixels < -(-pixels // width) * (width - 1):
@@ -76,14 +79,14 @@ WORDS = (*float_pointers(POINTERS, ("residual", "y")), TABLE, *numbers_named(NUM
 
 @dataclass(frozen=True)
 class ConvDirectSpec(KernelSpec):
-    """`blocks` channel vectors by `width` pixels in registers.
+    """Direct kernel with `blocks` channel vectors by `width` pixels in registers.
 
     `unroll`: channels (or columns of the window, for a plain input) per tap; `ragged`: some taps have fewer channels;
     `flat_x`, `flat_y`: pixels lie one after the other in x, or in y and the residual, so that their addresses are
-    constants; `residual`: a tensor is added before the activation; `joined`: a tile may span images or depths; `clip`:
-    y is a plain matrix whose columns past `columns` are not touched; `scattered`: behind the offsets the table has each
-    tap's place among the weights. Sizes decide `width` under 42 pixels (`cut`),
-    `blocks` under 4 (`block_runs`), and `joined`: tiles of several images only where a map has under 24 pixels.
+    constants; `residual`: a tensor is added before the activation; `joined`: a tile may span images or depths;
+    `clip`: y is a plain matrix whose columns past `columns` are not touched; `scattered`: behind the offsets the
+    table has each tap's place among the weights. Sizes decide `width` under 42 pixels (`cut`), `blocks` under 4
+    (`block_runs`), and `joined`: tiles of several images occur only where a map has under 24 pixels.
     """
 
     blocks: int
@@ -119,9 +122,11 @@ class Pixel:
 
 
 class Walk:
-    """The next output pixel's offsets in x, y and the residual; steps along w, then h, then the outer axis.
+    """Iterator over output pixels: the next one's offsets in x, y and the residual; steps along w, then h, then the
+    outer axis.
 
-    Where pixels lie one after the other (`flat` names), an offset is a constant step from the tile's first.
+    Where pixels lie one after the other (`flat` names the tensors), an offset is a constant step from the tile's
+    first.
     """
 
     def __init__(
@@ -142,7 +147,7 @@ class Walk:
             self.outer_jumps[name] = step_outer - out_h * step_h
 
     def take(self, width: int, step: int) -> list[dict[str, Value]]:
-        """The offsets of so many pixels; moves on past them. `step` is that of flat pixels."""
+        """Return the offsets of the next `width` pixels and move past them. `step` is the distance of flat pixels."""
         pixels: list[dict[str, Value]] = [{} for _ in range(width)]
         for name in self.flat:
             variable = self.offsets[name]
@@ -224,12 +229,12 @@ class _Emitter:
                     self.tile(walk, self.spec.width - 1, taps, tile)
 
     def all_taps(self) -> Value:
-        """Taps with all channels of their block, and behind them ragged ones."""
+        """Number of taps: those with all channels of their block, and behind them ragged ones."""
         entries = self.k.number("entries")
         return entries + self.k.number("rest") if self.spec.ragged else entries
 
     def weights_from(self, taps: Taps) -> Pointer:
-        """Where the weights of a chunk begin."""
+        """Address of a chunk's first weights."""
         k, whole = self.k, taps.begin
         if not self.spec.ragged:
             return taps.slab + whole * (self.spec.unroll * self.row)
@@ -266,7 +271,7 @@ class _Emitter:
         taps: Taps,
         part: Part,
     ) -> None:
-        """The taps of a part that have all channels of their block."""
+        """Add the taps of a part that have all channels of their block."""
         k = self.k
         end = k.min_drop_nan(part.end, k.number("entries")) if self.spec.ragged else part.end
         for entry in k.range(part.begin, end):
@@ -280,14 +285,14 @@ class _Emitter:
             weights.move(self.spec.unroll * self.row)
 
     def pixels(self, walk: Walk, width: int) -> Iterator[Pixel]:
-        """The tile's pixels."""
+        """Yield the tile's pixels."""
         for offsets in walk.take(width, self.lanes):
             yield Pixel(offsets["x"], offsets["y"], offsets.get("r"))
 
     def begin(
         self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel], is_first: Value
     ) -> None:
-        """What a part begins from: bias and residual in the first."""
+        """Set the sums that a part begins from: bias and residual in the first part, zeros in others."""
         k, lanes = self.k, self.lanes
         for row in accumulators:
             for accumulator in row:
@@ -311,7 +316,8 @@ class _Emitter:
         weights: Pointer,
         weight_offset: int,
     ) -> None:
-        """One channel of one tap: blocks weight vectors, one broadcast per pixel, blocks * pixels multiply- adds."""
+        """Multiply one channel of one tap: `blocks` weight vectors, one broadcast per pixel, blocks * pixels
+        multiply-adds."""
         k, lanes = self.k, self.lanes
         vectors = [weights.load(weight_offset + o * lanes, lanes) for o in range(self.spec.blocks)]
         for origin, row in zip(origins, accumulators, strict=True):
@@ -326,7 +332,7 @@ class _Emitter:
         weights: Cursor,
         part: Part,
     ) -> None:
-        """The taps of the last channel block: only its real channels, for the other lanes hold junk."""
+        """Add the taps of the last channel block: only its real channels, for the other lanes hold junk."""
         k = self.k
         for entry in k.range(k.max_drop_nan(part.begin, k.number("entries")), part.end):
             offset = k.pointer("table").load(entry).to(I64)
@@ -335,7 +341,7 @@ class _Emitter:
                 weights.move(self.row)
 
     def finish(self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel]) -> None:
-        """Each sum through the activation, and out."""
+        """Apply the activation to each sum and store it."""
         block = self.k.number("y_block")
         places = [
             Destination(self.y + pixel.y + block * o, self.masks[o])
@@ -348,7 +354,7 @@ class _Emitter:
 
 @dataclass
 class Taps:
-    """A chunk of the table: entries begin..end, the filter group's weights, and whether it is the last."""
+    """Chunk of the table: entries begin..end, the filter group's weights, and whether it is the last chunk."""
 
     begin: Value
     end: Value

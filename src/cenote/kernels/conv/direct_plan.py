@@ -1,4 +1,4 @@
-"""From a convolution's sizes and views to calls of the direct kernel: packed weights, tap table, tiles, bands."""
+"""Plan of a direct convolution, from its sizes and views to kernel calls: packed weights, tap table, tiles, bands."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from cenote.kernels.layout.reorder import deep_strides
 from cenote.kernels.partial_sums import Blocks
 from cenote.kernels.tables import tap_table
 
-MACS_PER_SECOND = 50e9  # of one core, to size pieces of work; a factor of 2 either way does no harm
-_SHARED_TILES = 24  # of a pass over weights that no cache near the core holds
+# multiply-adds of one core, to size pieces of work; a factor of 2 either way does no harm
+MACS_PER_SECOND = 50e9
+_SHARED_TILES = 24  # tiles that share a pass over weights which no cache near the core holds
 PIECE = 100e-6  # seconds of work that a thread should take at a time
 
 
@@ -30,10 +31,10 @@ PIECE = 100e-6  # seconds of work that a thread should take at a time
 class DirectProblem:
     """A convolution over three axes with groups that suit the lanes; weights are (filters, C/g, d, h, w).
 
-    `unroll` is the number of channels per tap (the lanes of a blocked input), or the window's width where x
-    is plain: then a tap is one row of the window in one channel. `taps`: where `shape` has a part of the weights'
-    window only, its taps' numbers in the whole; `packed` then keeps what the calls of all parts read, and `pixels` says
-    for how many pixels filters are grouped. `exact`: sums are of shorter chains.
+    `unroll` is the number of channels per tap (the lanes of a blocked input), or the window's width where x is plain:
+    then a tap is one row of the window in one channel. `taps`: where `shape` has only a part of the weights' window,
+    the numbers of its taps in the whole; `packed` then keeps the packed weights that the calls of all parts read, and
+    `pixels` is the number of pixels by which filters are grouped. `exact`: sums are made of shorter chains.
     """
 
     shape: ConvShape
@@ -48,7 +49,7 @@ class DirectProblem:
 
 
 def joined_groups(shape: ConvShape, lanes: int) -> int:
-    """How many neighbouring groups fill whole vectors together."""
+    """Return the number of neighbouring groups that fill whole vectors together."""
     if shape.groups == 1:
         return 1
     return next(
@@ -93,10 +94,11 @@ def merge_groups(shape: ConvShape, weights: Array, lanes: int) -> tuple[ConvShap
 
 
 def block_runs(blocks: int, pixels: int, registers: int) -> list[tuple[int, int, int]]:
-    """Runs of (first block, groups, blocks per group) that cover a group's blocks, none left lonely.
+    """Cut a group's blocks into runs of (first block, groups, blocks per group); no block is left alone where that
+    can be.
 
-    16 registers: pairs, and a triple where the number is odd; all triples when 3 divides an odd number.
-    32 registers: fours, and what is left. Under 4 pixels more blocks keep enough sums in flight.
+    16 registers: pairs, and a triple where the number is odd; all triples when 3 divides an odd number. 32 registers:
+    fours, and what is left. Under 4 pixels more blocks keep enough sums in flight.
     """
     if not is_size(pixels) and pixels < 4:
         each = min(blocks, 8 if pixels == 1 else 4)
@@ -123,7 +125,7 @@ def block_runs(blocks: int, pixels: int, registers: int) -> list[tuple[int, int,
 def direct_calls(
     problem: DirectProblem, x: View, y: View, residual: View | None, target: Target
 ) -> Iterator[Call]:
-    """The calls of one convolution: one, or two when the channel blocks are odd in number.
+    """Yield the calls of one convolution: one, or two when the channel blocks are odd in number.
 
     Each writes blocks of its own.
     """
@@ -138,7 +140,7 @@ def direct_calls(
 
 
 class _FilterGroups:
-    """One call: `groups` filter groups of `each` blocks from block `first` of every convolution group."""
+    """Builder of one call: `groups` filter groups of `each` blocks from block `first` of every convolution group."""
 
     def __init__(
         self,
@@ -237,7 +239,7 @@ class _FilterGroups:
         return view.at(self.first * view.strides[1])
 
     def _table(self) -> tuple[Argument, int, int]:
-        """Offsets of the taps from a window's origin, how many of them are whole, and how many are not."""
+        """Offsets of the taps from a window's origin, the number of whole taps, and the number of ragged ones."""
         shape, (_, c, d, h, w) = self.shape, deep_strides(self.x)
         steps = tuple(step * dilation for step, dilation in zip((d, h, w), shape.dilations, strict=True))
         window = shape.window
@@ -299,10 +301,10 @@ class _FilterGroups:
         return bias
 
     def _chunk(self, entries: int, slab: int) -> int:
-        """Taps per pass: all, or a power of two, as the blocks of a sum have.
+        """Number of taps per pass: all, or a power of two, as the blocks of a sum have.
 
-        Where a filter group's weights outgrow the level 1 cache, passes whose weights take half of it raise the speed:
-        the input needs the rest. GFLOP/s with passes of 1.25, 0.8, 0.5 and 0.3 of the cache (48 KiB, AVX-512):
+        Where a filter group's weights outgrow the level 1 cache, passes whose weights take half of it raise the
+        speed: the input needs the rest. GFLOP/s with passes of 1.25, 0.8, 0.5 and 0.3 of the cache (48 KiB, AVX-512):
         133, 153, 147, 150 for 256 channels at 14x14; 93, 119, 130, 133 for 1x1 from 2048 to 512 at 7x7; with AVX2 59,
         71, 69, 72.
         """
@@ -328,7 +330,7 @@ class _FilterGroups:
         return {name: step for name, step in steps.items() if name != "x_block"}
 
     def _split(self, tiles: int, width: int, slab: int) -> tuple[int, int, dict[str, int]]:
-        """Items, grain, and the words that say how tiles form bands and which loop is inside."""
+        """Return items, grain, and the words that describe how tiles form bands and which loop is inside."""
         shape, groups = self.shape, self.shape.groups * self.groups
         per_tile = max(1, slab) * width / MACS_PER_SECOND  # seconds
         total = per_tile * tiles * groups * self.images
@@ -340,7 +342,7 @@ class _FilterGroups:
             read = width * shape.group_channels * 4 * area
             band = minimum(band, max(4, self.target.l2_bytes // 2 // max(1, read)))
         elif slab * 8 > self.target.l2_bytes:
-            # weights come from beyond the level 2 cache: for many tiles at a time
+            # Weights come from beyond the level 2 cache: one pass serves many tiles.
             band = maximum(band, _SHARED_TILES)
         bands = -(-tiles // band)
         band = -(-tiles // bands)

@@ -1,16 +1,16 @@
-"""A linear layer for one input vector, at the speed at which memory can be read.
+"""Linear layer for one input vector, at the speed at which memory can be read.
 
-    for group of rows of the weights:           an item; the rows lie one after another in memory, as the model has them
-        for block of vectors along the row:     emitted
-            for vector of it:                   emitted; one vector of x, reused for every row of the group
-                for row:                        unrolled: a stream and an accumulator each
-                    accumulate weights * x
-            add what earlier blocks accumulated, or keep it in scratch        `partial_sums.py`
-        sum the lanes, add the bias, apply the activation
+  for group of rows of the weights:             an item; the rows lie one after another in memory, as the model has them
+      for block of vectors along the row:       emitted
+          for vector of it:                     emitted; one vector of x, reused for every row of the group
+              for row:                          unrolled: a stream and an accumulator each
+                  accumulate weights * x
+          add what earlier blocks accumulated, or keep it in scratch                `partial_sums.py`
+      sum the lanes, add the bias, apply the activation
 
-Nothing is repacked: the weights stay where they were read to, (N, K) row-major. They may be stored as 16-bit floats,
-which halves what must be read; sums are in float32 all the same. Every row is summed in one fixed order, whatever the
-threads.
+Nothing is repacked: the weights stay where the model has them, (N, K) row-major. They may be stored as 16-bit floats,
+which halves the bytes to read; sums are in float32 all the same. Every row is summed in one fixed order, whatever the
+number of threads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cenote.kernels.base import Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import Blocks, Part
 
-# streams at a time: as many accumulators as hide the latency of a multiply-add (4 cycles, 2 a cycle)
+# Streams at a time: as many accumulators as hide the latency of a multiply-add (4 cycles, 2 a cycle).
 ROWS = 8
 _AHEAD = 512  # bytes ahead of each stream that are asked for early
 _GRAIN = 256 << 10  # bytes of weights that a thread takes at a time
@@ -35,7 +35,7 @@ _GRAIN = 256 << 10  # bytes of weights that a thread takes at a time
 
 @dataclass(frozen=True)
 class GemvSpec(KernelSpec):
-    """`rows` at a time; `stored` is the type of the weights ("f32", "bf16", "f16")."""
+    """Kernel of `rows` rows at a time; `stored` is the type of the weights ("f32", "bf16", "f16")."""
 
     rows: int
     stored: str
@@ -76,7 +76,8 @@ class GemvSpec(KernelSpec):
         return k
 
     def _first_row(self, k: Kernel, item: Value) -> Value:
-        """The last group reaches back over rows of the one before: they get the same bits twice."""
+        """First row of an item. The last group reaches back over rows of the one before: they get the same bits
+        twice."""
         first, last = item * self.rows, k.number("n") - self.rows
         return k.select(first < last, first, last)
 
@@ -107,7 +108,8 @@ def gemv_call(
     target: Target,
     exact: bool = False,
 ) -> Call:
-    """y (1, n) = activation(x (1, k) @ weights (n, k)' + bias (n,)); `exact`: sums are of shorter chains."""
+    """Return the call of y (1, n) = activation(x (1, k) @ weights (n, k)' + bias (n,)). `exact`: sums are made of
+    shorter chains."""
     dtype = weights.type.dtype if isinstance(weights, View) else weights.dtype
     rows = min(ROWS, n)
     spec = GemvSpec(rows, short_name(dtype), activation)

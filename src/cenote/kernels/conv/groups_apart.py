@@ -1,9 +1,9 @@
-"""Grouped convolutions whose groups fill no whole vectors, group by group: each group's channels get blocks of their
-own in scratch memory, the last one perhaps ragged.
+"""Grouped convolutions whose groups do not fill whole vectors, group by group: each group's channels get blocks of
+their own in scratch memory, the last block perhaps ragged.
 
 Joined with zeros between them until they fill vectors (`direct_plan.merge_groups`), four groups of 484 channels take
-four times the multiply-adds: 0.82 ms for 1x1 to 128 filters each at 7x7, apart 0.22. And there an infinity or NaN of
-one group times the zeros of its neighbours is NaN; apart no group reads another.
+four times the multiply-adds: 0.82 ms for 1x1 to 128 filters each at 7x7, against 0.22 ms apart. Joined, an infinity
+or NaN of one group times the zeros of its neighbours is NaN; apart, no group reads another.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
 
 @dataclass(frozen=True)
 class Blocks:
-    """Tensors (n, groups * channels, *size) whose groups begin with a block each."""
+    """Blocked tensors (n, groups * channels, *size) whose groups each begin with a new block."""
 
     n: int
     groups: int
@@ -33,16 +33,16 @@ class Blocks:
 
     @property
     def _images(self) -> tuple[int, ...]:
-        """As if every group were an image."""
+        """Shape of the tensor with every group taken as an image."""
         return (self.n * self.groups, self.channels, *self.size)
 
     @property
     def elements(self) -> int:
-        """Of the memory that one takes."""
+        """Number of elements that one such tensor takes in memory."""
         return buffer_elements(self._images, self.layout)
 
     def view(self, memory: View) -> View:
-        """It, in memory of so many elements."""
+        """View of the blocked tensor in memory of so many elements."""
         step, *rest = dense_strides(self._images, self.layout)
         padded = self.groups * (-(-self.channels // self.layout.lanes)) * self.layout.lanes
         whole = View(
@@ -54,8 +54,8 @@ class Blocks:
         return whole.at(halo_offset(self._images, self.layout))
 
     def pairs(self, plain: View, blocked: View) -> Iterator[tuple[View, View]]:
-        """A plain tensor beside the same in blocks, every group as an image: at once where the images lie one group
-        behind the other, else image by image."""
+        """Yield views of a plain tensor beside those of the same in blocks, every group as an image: one pair where
+        the images lie one group behind the other, else a pair per image."""
         step, *rest = dense_strides(self._images, self.layout)
         group = self.channels * plain.strides[1]
         whole = (not is_size(self.n) and self.n == 1) or plain.strides[0] == self.groups * group
@@ -70,12 +70,12 @@ class Blocks:
 
 
 def inputs_apart(shape: ConvShape, lanes: int, halo: Pairs) -> Blocks:
-    """The input's blocks, with a border of zeros."""
+    """Return the blocks of the input, with a border of zeros."""
     return Blocks(shape.n, shape.groups, shape.group_channels, shape.size, Layout(lanes, halo))
 
 
 def outputs_apart(shape: ConvShape, lanes: int) -> Blocks | None:
-    """The output's, unless groups of filters fill whole vectors anyway."""
+    """Return the blocks of the output; None where groups of filters fill whole vectors anyway."""
     if shape.group_filters % lanes == 0:
         return None
     return Blocks(shape.n, shape.groups, shape.group_filters, shape.out, Layout(lanes))
@@ -90,8 +90,8 @@ def apart_calls(
     residual: View | None,
     target: Target,
 ) -> Iterator[Call]:
-    """The calls for a plain x. y is blocked where groups of filters fill whole vectors, else plain, and so is the
-    residual; `memory` is for the input's blocks and, in that case, the output's and the residual's."""
+    """Yield the calls for a plain x. y is blocked where groups of filters fill whole vectors, else plain, and so is
+    the residual; `memory` is for the input's blocks and, in that case, the output's and the residual's."""
     lanes = target.lanes()
     inside, outside = inputs_apart(shape, lanes, shape.halo), outputs_apart(shape, lanes)
     blocked = inside.view(memory[0])
@@ -99,16 +99,16 @@ def apart_calls(
     if outside is None:
         yield from direct_calls(problem, blocked, y, residual, target)
         return
-    made, added = outside.view(memory[1]), None
+    blocked_y, blocked_residual = outside.view(memory[1]), None
     if residual is not None:
-        added = outside.view(memory[2])
-        yield from into_blocks(outside, residual, added)
-    yield from direct_calls(problem, blocked, made, added, target)
-    yield from out_of_blocks(outside, made, y)
+        blocked_residual = outside.view(memory[2])
+        yield from into_blocks(outside, residual, blocked_residual)
+    yield from direct_calls(problem, blocked, blocked_y, blocked_residual, target)
+    yield from out_of_blocks(outside, blocked_y, y)
 
 
 def into_blocks(blocks: Blocks, x: View, blocked: View) -> Iterator[Call]:
-    """The calls that copy a plain tensor into blocks, with zeros around them."""
+    """Yield the calls that copy a plain tensor into blocks, with zeros around them."""
     if any(begin or end for begin, end in blocks.layout.halo):
         yield zero_halo_call(blocked)
     for number, pair in enumerate(blocks.pairs(x, blocked)):
@@ -116,6 +116,6 @@ def into_blocks(blocks: Blocks, x: View, blocked: View) -> Iterator[Call]:
 
 
 def out_of_blocks(blocks: Blocks, blocked: View, y: View) -> Iterator[Call]:
-    """The calls that copy blocks into a plain tensor."""
+    """Yield the calls that copy blocks into a plain tensor."""
     for number, (plain, group) in enumerate(blocks.pairs(y, blocked)):
         yield replace(reorder_call(group, plain), independent=number > 0)

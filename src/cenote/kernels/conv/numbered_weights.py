@@ -1,7 +1,7 @@
-"""Weights that are known only when the program runs: packed by a table that says where each packed number comes from.
+"""Weights that are known only when the program runs, packed by a table that has the source of each packed number.
 
-Every kernel packs its weights in an order of its own, with zeros in places. The same packing of the numbers 1, 2, 3 …
-tells that order: 0 is a zero, n the n-th weight. So one kernel packs for all of them.
+Every kernel packs its weights in an order of its own, with zeros in places. Packing the numbers 1, 2, 3 … in the same
+way shows that order: 0 is a zero, n the n-th weight. So one kernel packs for all of them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, content_of, numbers_named, pointers_to
 
-MOST = 1 << 24  # weights: float32, in which they are numbered, has whole numbers up to here
+MOST = 1 << 24  # weights: they are numbered in float32, which has whole numbers up to here
 _PIECE = 16384  # numbers that a thread packs at a time
 _UNROLL = 8
 
 
 @dataclass(frozen=True)
 class PickSpec(KernelSpec):
-    """y[i] = x[table[i] - 1], or 0 where the table has 0."""
+    """Kernel of y[i] = x[table[i] - 1], or 0 where the table has 0."""
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -56,14 +56,16 @@ class PickSpec(KernelSpec):
 
 
 def numbered(shape: tuple[int, ...]) -> Array:
-    """1, 2, 3 … as weights of this shape."""
+    """Return 1, 2, 3 … as weights of this shape."""
     count = int(np.prod(shape))
     return np.arange(1, count + 1, dtype=np.float32).reshape(shape)
 
 
 def unpacked_calls(calls: Iterable[Call], sources: Mapping[str, View], between: View) -> list[Call]:
-    """Calls that were bound with numbers for the words "weights" and "bias", or one of them, after those that pack the
-    real ones, `sources`, into `between`."""
+    """Return calls that read weights known only at run time, after the calls that pack these into `between`.
+
+    `calls` were bound with numbers for the words "weights" and "bias", or one of them; `sources` has the real ones.
+    """
     bound = list(calls)
     tables: dict[str, list[Array]] = {name: [] for name in sources}
     starts, total = {}, 0
@@ -75,9 +77,9 @@ def unpacked_calls(calls: Iterable[Call], sources: Mapping[str, View], between: 
     assert total <= between.type.size, "more is packed than there is room for"
     at = dict(starts)
     changed: list[Call] = []
-    placed: dict[tuple[str, int], View] = {}  # what several calls read is packed once
+    placed: dict[tuple[str, int], View] = {}  # several calls may read the same packed weights: packed once
     for call in bound:
-        moved = call
+        repacked = call
         for name in sources:
             table = _table(call, name)
             if not table.size:
@@ -87,8 +89,8 @@ def unpacked_calls(calls: Iterable[Call], sources: Mapping[str, View], between: 
                 placed[key] = between.at(at[name])
                 tables[name].append(table)
                 at[name] += table.size
-            moved = moved.changed(**{name: placed[key]})
-        changed.append(moved)
+            repacked = repacked.changed(**{name: placed[key]})
+        changed.append(repacked)
     packing = []
     for name, source in sources.items():
         if tables[name]:
@@ -108,6 +110,6 @@ def _has(call: Call, name: str) -> bool:
 
 
 def _table(call: Call, name: str) -> Array:
-    """Which numbers a packed word of the call holds; none where it has no such word, or another tensor there."""
+    """Numbers that a packed word of the call holds; none where it has no such word, or another tensor there."""
     numbers = content_of(call.word(name)) if _has(call, name) else None
     return np.zeros(0, np.int32) if numbers is None else numbers.ravel().astype(np.int32)

@@ -1,9 +1,9 @@
-"""Dilated convolutions without the taps that see padding: the map in regions, each with the part of the window that
-lies inside the input for all of it.
+"""Dilated convolutions without the taps that see padding: the map is cut into regions, each with the part of the
+window that lies inside the input for all of it.
 
-With a dilation of 12 on a map of 16x16, the middle of the map sees one tap of 3x3, its corners four and its edges two:
-2.25 taps a pixel instead of 9, and no border of zeros around the input, which would be six times the map. All regions
-read the same packed weights, by a table of the taps they have.
+With a dilation of 12 on a map of 16x16, the middle of the map sees one tap of 3x3, its corners four and its edges
+two: 2.25 taps a pixel instead of 9, and no border of zeros around the input, which would be six times the map. All
+regions read the same packed weights, by a table of the taps they have.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class AxisPart:
 
     @property
     def seen(self) -> int:
-        """Taps of all places together."""
+        """Number of taps that all places see together."""
         return (self.end - self.begin) * (self.last - self.first + 1)
 
 
 def axis_parts(shape: ConvShape, axis: int) -> list[AxisPart]:
-    """The parts of an axis (of stride 1), in order; none where some place sees no tap."""
+    """Return the parts of an axis (of stride 1), in order; an empty list where some place sees no tap."""
     size, window, step, pad = shape.size[axis], shape.window[axis], shape.dilations[axis], shape.pads[axis][0]
     parts: list[AxisPart] = []
     for place in range(shape.out[axis]):
@@ -52,7 +52,8 @@ def axis_parts(shape: ConvShape, axis: int) -> list[AxisPart]:
 
 
 def share_of_taps(shape: ConvShape, lanes: int) -> float:
-    """How much of the plain sum is left of a deep convolution; 1 where regions do not suit it."""
+    """Share of the plain sum's multiply-adds that regions need for a deep convolution; 1 where regions do not suit
+    it."""
     known = not any(map(is_size, (*shape.size, *shape.out, *(end for pair in shape.pads for end in pair))))
     simple = shape.groups == 1 and shape.group_channels % lanes == 0 and set(shape.strides) == {1}
     if not known or not simple or max(shape.dilations) == 1 or min((0, *itertools.chain(*shape.pads))) < 0:
@@ -62,14 +63,14 @@ def share_of_taps(shape: ConvShape, lanes: int) -> float:
 
 
 def taps_read(shape: ConvShape) -> int:
-    """The taps of all regions together: each reads the weights of its own."""
+    """Number of taps of all regions together: each reads the weights of its own taps."""
     return math.prod(sum(part.last - part.first + 1 for part in axis_parts(shape, axis)) for axis in range(3))
 
 
 def region_calls(
     problem: DirectProblem, x: View, y: View, residual: View | None, target: Target
 ) -> Iterator[Call]:
-    """The calls of a convolution for which `share_of_taps` is below 1; x needs no border."""
+    """Yield the calls of a convolution for which `share_of_taps` is below 1; x needs no border."""
     shape, independent = problem.shape, False
     problem = replace(problem, packed={}, pixels=shape.pixels * shape.n)
     for parts in itertools.product(*(axis_parts(shape, axis) for axis in range(3))):
@@ -94,6 +95,6 @@ def region_calls(
 
 
 def _moved(view: View, places: list[int]) -> View:
-    """The view from a place on."""
+    """View from a place on."""
     steps = deep_strides(view)[2:]
     return view.at(sum(place * step for place, step in zip(places, steps, strict=True)))

@@ -25,7 +25,7 @@ from cenote.kernels.base import Argument, Call, KernelSpec, View, content_of
 
 @dataclass(frozen=True)
 class ScaleWeightsSpec(KernelSpec):
-    """Rows of whole vectors, each times its channel's number."""
+    """Kernel that multiplies rows of whole vectors, each by its channel's number."""
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -52,7 +52,8 @@ class ScaleWeightsSpec(KernelSpec):
 
 
 def scaled_calls(calls: Sequence[Call], channels: int, scale: View, room: View) -> list[Call]:
-    """The direct calls of a pointwise convolution with their weights scaled, one call before them, into `room`.
+    """Return the direct calls of a pointwise convolution with scaled weights, after one call that scales them into
+    `room`.
 
     `scale` is (N, C, 1, …), blocked; `room` has N times the packed weights.
     """
@@ -86,5 +87,5 @@ def scaled_calls(calls: Sequence[Call], channels: int, scale: View, room: View) 
 
 
 def room_for(images: int, channels: int, filters: int, lanes: int) -> TensorType:
-    """The type of the temporary that `scaled_calls` fills."""
+    """Type of the temporary that `scaled_calls` fills."""
     return TensorType(FLOAT32, (images, channels * -(-filters // lanes) * lanes))

@@ -1,8 +1,8 @@
-"""How many pixels a kernel's tiles have, so that tiles of two neighbouring widths cover a row or map exactly.
+"""Number of pixels in a kernel's tiles, so that tiles of two neighbouring widths cover a row or map exactly.
 
-A kernel computes `wide` tiles of `width` pixels and then tiles of `width - 1`; for known sizes `direct.cut` says which.
-For sizes that are not known yet the width is the largest, which covers every large map; where maps may be small, the
-kernel is chosen among a few widths when the size is there. A pixel's bits depend on neither.
+A kernel computes `wide` tiles of `width` pixels and then tiles of `width - 1`; for known sizes `direct.cut` gives
+them. For sizes that are not known yet the width is the largest, which covers every large map; where maps may be
+small, the kernel is chosen among a few widths once the size is known. The bits of a pixel depend on neither.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from cenote.kernels.conv.direct import cut
 from cenote.kernels.tables import first_that_covers
 
 _LADDER = (8, 5, 3, 2)  # widths that together cover every number of pixels
-# Times the pixels that the widest tiles always cover: maps this large are taken to stay large (a picture of 640x640
+# Times the pixels that the widest tiles always cover: larger maps are assumed to stay large (a picture of 640x640
 # pixels has 44 times as many as one of 96x96).
 _SURELY = 64
 
 
 @dataclass(frozen=True)
 class TileWidths:
-    """`widths` are those to choose among; `chosen` says which, where there are several. Then `wide` tiles of that
-    width come first among `tiles`, the others have `narrow` pixels."""
+    """Widths that may be chosen, and the index `chosen` of the one that is, where there are several. Then `wide`
+    tiles of that width come first among `tiles`; the others have `narrow` pixels."""
 
     widths: tuple[int, ...]
     chosen: int
@@ -34,11 +34,11 @@ class TileWidths:
 
 
 def tile_widths(pixels: int, most: int) -> TileWidths:
-    """Tiles of at most so many pixels that cover this many."""
+    """Cut so many pixels into tiles of at most `most`."""
     if not is_size(pixels):
         width, tiles, wide = cut(pixels, most)
         return TileWidths((width,), 0, wide, tiles, width - 1)
-    least = most * (most - 1)  # from here on there is always a sum of tiles of both widths
+    least = most * (most - 1)  # from here on some sum of tiles of both widths always exists
     if plain(pixels) >= _SURELY * least and pixels >= least:
         tiles = -(-pixels // most)
         return TileWidths((most,), 0, pixels - tiles * (most - 1), tiles, most - 1)

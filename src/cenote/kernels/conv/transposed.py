@@ -29,7 +29,7 @@ from cenote.kernels.elementwise.activations import Activation
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase along one axis: its outputs `first`, first + stride ... (`count`), the taps in order of rising input
+    """Phase along one axis: its outputs `first`, first + stride ... (`count`), the taps in order of rising input
     pixel, the input pixel of the first tap for the first output, and the step between taps."""
 
     first: int
@@ -40,18 +40,18 @@ class Phase:
 
 
 def phases(size: int, out: int, taps: int, stride: int, dilation: int, pad: int) -> list[Phase]:
-    """The phases of one axis that have outputs; those that no tap reaches have no taps."""
-    found = []
+    """Return the phases of one axis that have outputs; those that no tap reaches have no taps."""
+    result = []
     step = dilation // math.gcd(stride, dilation)
     for first in range(min(stride, out)):
         reached = [k for k in range(taps) if (first + pad - k * dilation) % stride == 0][::-1]
         origin = (first + pad - reached[0] * dilation) // stride if reached else 0
-        found.append(Phase(first, -(-(out - first) // stride), tuple(reached), origin, step))
-    return found
+        result.append(Phase(first, -(-(out - first) // stride), tuple(reached), origin, step))
+    return result
 
 
 def axis_phases(shape: ConvShape) -> list[list[Phase]]:
-    """Phases per axis."""
+    """Return the phases of each axis."""
     return [
         phases(
             shape.size[a],
@@ -66,10 +66,10 @@ def axis_phases(shape: ConvShape) -> list[list[Phase]]:
 
 
 def transpose_halo(shape: ConvShape) -> Pairs:
-    """Zeros that the phases read around x."""
+    """Return the widths of the border of zeros that the phases read around x."""
     halo = []
-    for axis, found in enumerate(axis_phases(shape)):
-        with_taps = [phase for phase in found if phase.taps]
+    for axis, phases_of_axis in enumerate(axis_phases(shape)):
+        with_taps = [phase for phase in phases_of_axis if phase.taps]
         begin = max((-phase.origin for phase in with_taps), default=0)
         last = max(
             (phase.origin + (len(phase.taps) - 1) * phase.step + phase.count - 1 for phase in with_taps),
@@ -91,8 +91,8 @@ def transpose_calls(
     *,
     exact: bool = False,
 ) -> Iterator[Call]:
-    """Calls for weights (C, M/groups, *window) over three axes: one, sometimes two, per phase. Each group begins with a
-    block of x and y, or groups lie `within` a vector (`depthwise.suits`)."""
+    """Yield the calls for weights (C, M/groups, *window) over three axes: one, sometimes two, per phase. Each group
+    begins with a block of x and y, or groups lie `within` a vector (`depthwise.suits`)."""
     cg, og = shape.group_channels, shape.group_filters
     w = weights.reshape(shape.groups, cg, og, *shape.window).swapaxes(1, 2)
     w = w.reshape(shape.filters, cg, *shape.window)
@@ -114,7 +114,7 @@ def transpose_calls(
         scaled = tuple(step * s for step, s in zip(strides[2:], shape.strides[missing:], strict=True))
         offset = sum(phase.first * step for phase, step in zip(chosen[missing:], strides[2:], strict=True))
         view = dataclasses.replace(y, strides=(*strides[:2], *scaled)).at(offset)
-        if within and not part.size:  # bias alone
+        if within and not part.size:  # no taps: the bias alone
             piece = dataclasses.replace(piece, groups=1)
         if within and part.size:
             calls = depthwise_calls(piece, part, bias, activation, x, view, None, target, exact)
@@ -138,15 +138,15 @@ def apart_transpose_calls(
     *,
     exact: bool = False,
 ) -> Iterator[Call]:
-    """`transpose_calls` for a plain x, group by group. y is blocked where groups of filters fill whole vectors, else
-    plain; `memory` is for the input's blocks and, in that case, the output's."""
+    """Yield the calls of `transpose_calls` for a plain x, group by group. y is blocked where groups of filters fill
+    whole vectors, else plain; `memory` is for the input's blocks and, in that case, the output's."""
     lanes = target.lanes()
     inside, outside = inputs_apart(shape, lanes, transpose_halo(shape)), outputs_apart(shape, lanes)
     blocked = inside.view(memory[0])
     yield from into_blocks(inside, x, blocked)
-    made = y if outside is None else outside.view(memory[1])
+    result = y if outside is None else outside.view(memory[1])
     deep = shape.deep()
     taps = weights.reshape(*weights.shape[:2], *deep.window)
-    yield from transpose_calls(deep, taps, bias, activation, blocked, made, target, exact=exact)
+    yield from transpose_calls(deep, taps, bias, activation, blocked, result, target, exact=exact)
     if outside is not None:
-        yield from out_of_blocks(outside, made, y)
+        yield from out_of_blocks(outside, result, y)

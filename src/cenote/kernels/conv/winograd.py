@@ -56,7 +56,7 @@ KINDS = 4  # of tiles, in their order: last in their row, inner ones, last in th
 
 @dataclass(frozen=True)
 class WinogradSpec(KernelSpec):
-    """F(mv, rv) down and F(mh, rh) across; `blocks` filter vectors in registers, by as many tiles as fit.
+    """Kernel of F(mv, rv) down and F(mh, rh) across; `blocks` filter vectors in registers, by as many tiles as fit.
 
     The words `last_v`, `last_h` are the outputs of the last tile of a column, of a row, if fewer; else 0.
     """
@@ -74,7 +74,7 @@ class WinogradSpec(KernelSpec):
 
     @property
     def step(self) -> int:
-        """Elements of the convolution per element of y, along either axis."""
+        """Number of elements of the convolution per element of y, along either axis."""
         return 2 if self.pool else 1
 
     @property
@@ -87,7 +87,7 @@ class WinogradSpec(KernelSpec):
 
     @property
     def products(self) -> int:
-        """Matrix products per block: elements of a transformed tile."""
+        """Number of matrix products per block: elements of a transformed tile."""
         return self.vertical.a * self.horizontal.a
 
     @property
@@ -150,7 +150,7 @@ class _Emitter:
     # ---- where the tiles are ----------------------------------------------------------------------------------
 
     def sort(self, first: Value) -> None:
-        """Where each kind of tile begins and ends in the block."""
+        """Compute where each kind of tile begins and ends in the block."""
         k = self.k
         self.ends = [k.integer(0)]
         for name in ("columns_end", "inner_end", "rows_end"):
@@ -159,14 +159,14 @@ class _Emitter:
         self.ends.append(self.count)
 
     def pick(self, kind: Value, values: Sequence[Value]) -> Value:
-        """The value of a kind of tiles."""
-        found = values[-1]
+        """Return the value that belongs to a kind of tiles."""
+        chosen = values[-1]
         for index in reversed(range(KINDS - 1)):
-            found = self.k.select(kind.equals(index), values[index], found)
-        return found
+            chosen = self.k.select(kind.equals(index), values[index], chosen)
+        return chosen
 
     def kinds(self) -> Iterator[tuple[Value, _Tiles]]:
-        """An emitted loop over the kinds of tiles."""
+        """Emit a loop over the kinds of tiles."""
         k, spec = self.k, self.spec
         for kind in k.range(0, KINDS):
             last_row, last_column = kind >= 2, kind.equals(0) | kind.equals(3)
@@ -183,7 +183,7 @@ class _Emitter:
             )
 
     def locate(self, first: Value) -> None:
-        """Fill the table: per tile its offsets."""
+        """Fill the table of the tiles' offsets."""
         k, spec = self.k, self.spec
         rows, columns, one = k.number("rows"), k.number("columns"), k.integer(1)
         before = [k.integer(0), *(k.number(name) for name in ("columns_end", "inner_end", "rows_end"))]
@@ -204,7 +204,7 @@ class _Emitter:
     # ---- transforms -------------------------------------------------------------------------------------------
 
     def lengths(self, outputs: Value, full: Filtering) -> Iterator[Filtering]:
-        """Every filtering that a tile may have along an axis, each emitted for tiles of so many outputs."""
+        """Yield every filtering that a tile may have along an axis, each emitted for tiles of so many outputs."""
         with self.k.when(outputs.equals(full.m)):
             yield full
         shorter = range(full.m - self.spec.step, 0, -self.spec.step)
@@ -215,11 +215,11 @@ class _Emitter:
                         yield shortened(full, m)
 
     def place(self, index: Value, count: Value, full: Filtering) -> Value:
-        """Where a point's product is among the full filtering's: the same, but infinity is always the last."""
+        """Place of a point's product among those of the full filtering: the same, but infinity is always the last."""
         return self.k.select(index.equals(count - 1), self.k.integer(full.a - 1), index)
 
     def input(self, v: Pointer, begin: Value, end: Value) -> None:
-        """V of the channel blocks begin..end."""
+        """Compute V of the channel blocks begin..end."""
         k, lanes = self.k, self.lanes
         self.x_rows = [k.number("x_h") * i for i in range(self.spec.vertical.a)]
         self.v_columns = [k.number("v_xi") * j for j in range(self.spec.horizontal.a)]
@@ -232,7 +232,7 @@ class _Emitter:
                     self.input_tile(x, v_block + index * lanes, mask, tiles.down, tiles.across)
 
     def input_tile(self, x: Pointer, to: Pointer, mask: Value | None, down: Value, across: Value) -> None:
-        """One tile of one channel block: down the columns into a small square, then along its rows."""
+        """Transform one tile of one channel block: down the columns into a small square, then along its rows."""
         k, lanes, full_v, full_h = self.k, self.lanes, self.spec.vertical, self.spec.horizontal
         rows, columns = down + (full_v.r - 1), across + (full_h.r - 1)
 
@@ -258,7 +258,7 @@ class _Emitter:
                 along(f, self.square_row(i, f), row)
 
     def store_column(self, j: Value, values: Sequence[Value]) -> None:
-        """A column of the square between the two transforms of a tile."""
+        """Store a column of the square between the two transforms of a tile."""
         for i, value in enumerate(values):
             self.temporary.store(value, j * self.lanes + i * self.spec.horizontal.a * self.lanes)
 
@@ -267,7 +267,7 @@ class _Emitter:
         return [row.load(j * self.lanes, self.lanes) for j in range(f.a)]
 
     def output(self, group: Value, products: Pointer) -> None:
-        """y of the group's filter vectors, tile by tile."""
+        """Compute y of the group's filter vectors, tile by tile."""
         k, lanes, spec = self.k, self.lanes, self.spec
         self.m_rows = [k.number("m_xi") * (i * spec.horizontal.a) for i in range(spec.vertical.a)]
         left = k.number("filter_blocks") - group * spec.blocks
@@ -301,10 +301,10 @@ class _Emitter:
                 self.finish_row(i, f, [self.square_row(i * spec.step + s, f) for s in range(spec.step)])
 
     def finish_row(self, i: Value, f: Filtering, rows: Sequence[Sequence[Value]]) -> None:
-        """Row i of the tile's part of y, from one row of the square; from two where their maxima are taken."""
+        """Finish row i of the tile's part of y, from one row of the square; from two where their maxima are taken."""
         k, spec, lanes = self.k, self.spec, self.lanes
         results: list[list[Value]] = []
-        # A maximum is the same before and after what never decreases, and there are fewer after it.
+        # Activations that never decrease may be applied after the maximum, where there are fewer values.
         late = not spec.pool or spec.activation.never_decreases
         for d in rows:
             values = list(d) if f.is_trivial else apply_output(k, f, d)
@@ -326,5 +326,5 @@ class _Emitter:
 
 
 def _place(index: int, f: Filtering, full: Filtering) -> int:
-    """`_Emitter.place` of an index that is known."""
+    """Return `_Emitter.place` of an index that is known."""
     return full.a - 1 if index == f.a - 1 else index

@@ -1,4 +1,4 @@
-"""From a convolution's sizes to calls of the Winograd kernels: transformed weights, blocks of tiles, scratch."""
+"""Plan of a Winograd convolution, from its sizes to kernel calls: transformed weights, blocks of tiles, scratch."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from cenote.kernels.cost_model import peak_seconds, weight_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.tables import tiles_per_block
 
-_PIECE = 4096  # windows that are transformed at a time: their float64 values stay in the level 2 cache
-_USED = {  # by each phase
+_PIECE = 4096  # windows transformed at a time: their float64 values stay in the level 2 cache
+_USED = {  # words that each phase reads
     "input": ("x", "v"),
     "product": ("u", "bias", "residual", "y", "v"),
     "fused": ("x", "u", "bias", "residual", "y"),
 }
-_LEAST_TILES = 12  # of a block, to reuse weights that lie in the level 2 cache; twice as many for others
+# tiles of a block, to reuse weights in the level 2 cache; twice as many for weights beyond it
+_LEAST_TILES = 12
 SKEW = 16  # floats between products, so that their streams do not meet in the same cache sets
 
 
 @dataclass(frozen=True)
 class WinogradPlan:
-    """How one layer is cut; depends on sizes only. `shape` has one or two spatial axes given as height and width.
+    """Cut of one layer; it depends on sizes only. `shape` has one or two spatial axes given as height and width.
 
     With `pool` the calls write the 2x2 maxima, two apart; shape.out, mv and mh are even then.
     """
@@ -70,7 +71,7 @@ class WinogradPlan:
 
     @property
     def last_v(self) -> int:
-        """Outputs of the last tile of a column where they are fewer, else 0."""
+        """Number of outputs of the last tile of a column where they are fewer, else 0."""
         return self.shape.out[-2] % self.mv
 
     @property
@@ -79,7 +80,7 @@ class WinogradPlan:
 
     @property
     def rows(self) -> int:
-        """Whole tiles of a column."""
+        """Number of whole tiles of a column."""
         return self.shape.out[-2] // self.mv
 
     @property
@@ -88,7 +89,7 @@ class WinogradPlan:
 
     @property
     def ends(self) -> tuple[int, int, int]:
-        """Tiles up to the end of the last columns, the inner tiles, the last rows; corners follow."""
+        """Numbers of tiles up to the end of the last columns, the inner tiles, the last rows; corners follow."""
         last_columns = self.rows * minimum(self.last_h, 1)
         inner = last_columns + self.rows * self.columns
         last_rows = inner + self.columns * minimum(self.last_v, 1)
@@ -104,11 +105,11 @@ class WinogradPlan:
 
     @property
     def group_blocks(self) -> int:
-        """Filter vectors in registers: few, for those of the last group that are not there are computed too.
+        """Number of filter vectors in registers: few, for those that the last group lacks are computed too.
 
         Where 32 registers have room for four, two take no more time (AVX-512, one thread, us of processor time with
-        four and with two): 64 to 64 channels at 56x56 718 and 730, 256 to 256 at 14x14 1032 and 913, at 56x56 11041 and
-        10591; 80 to 80 at 80x80 3103 and 2445.
+        four and with two): 64 to 64 channels at 56x56 718 and 730, 256 to 256 at 14x14 1032 and 913, at 56x56 11041
+        and 10591; 80 to 80 at 80x80 3103 and 2445.
         """
         if self.filter_blocks % 2 and self.filter_blocks % 3 == 0:
             return 3
@@ -120,14 +121,14 @@ class WinogradPlan:
 
     @property
     def split(self) -> bool:
-        """Two calls where the weights outweigh the transformed input, so that each weight is read once: but for one
-        group of filters, which only tiles can share out among threads."""
+        """Whether to make two calls: where the weights outweigh the transformed input, so that each weight is read
+        once. Not with one group of filters, for then threads can only share out tiles."""
         tiles = plain(self.tiles)
         return self.shape.filters > tiles and (self.groups > 1 or tiles < 2 * _LEAST_TILES)
 
     @cached_property
     def block(self) -> int:
-        """Tiles per block."""
+        """Number of tiles per block."""
         per_tile = self.products * self.channel_blocks * self.lanes * 4
         weights = per_tile * self.filter_blocks * self.lanes
         least = _LEAST_TILES if weights <= self.target.l2_bytes else 2 * _LEAST_TILES
@@ -140,9 +141,10 @@ class WinogradPlan:
 
     @property
     def spare(self) -> int:
-        """Tiles that V and each group's M have room for at their end: a run may reach past a product's tiles.
+        """Number of spare tiles at the end of V and of each group's M: a run may reach past a product's tiles.
 
-        Not in their strides: what it reads and writes there is never used, and 49 tiles 50 apart took 4 % more time.
+        They are not in the strides: what a run reads and writes there is never used, and 49 tiles 50 apart took 4 %
+        more time.
         """
         return widths(self.group_blocks, self.target.registers)[0] - 1
 
@@ -156,21 +158,21 @@ class WinogradPlan:
 
     @property
     def v_elements(self) -> int:
-        """Floats of V of one block."""
+        """Number of floats of V of one block."""
         return self.products * self.v_xi + self.spare * self.lanes
 
     @property
     def m_elements(self) -> int:
-        """Floats of M of one group."""
+        """Number of floats of M of one group."""
         return self.products * self.m_xi + self.spare * self.group_blocks * self.lanes
 
     @property
     def temporary_elements(self) -> int:
-        """Floats of V between the two calls; 0 when fused."""
+        """Number of floats of V between the two calls; 0 when fused."""
         return self.blocks * self.v_elements if self.split else 0
 
     def seconds(self) -> float:
-        """Estimate: products at 88 % of peak or at the memory's speed for the weights, and the transforms."""
+        """Estimated time: products at 88 % of peak or at the memory's speed for the weights, and the transforms."""
         lanes, products = self.lanes, self.product_operations
         weights = 4 * self.products * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
         passes = 1 if self.split or weights <= self.target.l3_bytes // 2 else maximum(1, self.blocks)
@@ -182,14 +184,14 @@ class WinogradPlan:
 
     @property
     def product_operations(self) -> int:
-        """Multiply-adds of the products, padding lanes included, each counted as 2."""
+        """Multiply-adds of the products, padding lanes included, each counted as 2 operations."""
         lanes = self.lanes
         per_tile = 2 * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
         return per_tile * self._tile_products()
 
     def transform_operations(self, blocks: int) -> int:
-        """Operations of the transforms of so many blocks of channels and filters, about: 5 vector instructions per
-        product."""
+        """Approximate operations of the transforms of so many blocks of channels and filters: 5 vector instructions
+        per product."""
         return 5 * self.products * blocks * self.tiles * self.lanes
 
     def _tile_products(self) -> int:
@@ -208,7 +210,7 @@ class WinogradPlan:
         )
 
     def pack(self, weights: Array) -> Packed:
-        """Weights (M, C, kh, kw) as U: (group, xi, channel, filter vector, lane), rounded once."""
+        """Return weights (M, C, kh, kw) as U: (group, xi, channel, filter vector, lane), rounded once."""
         width = self.group_blocks * self.lanes
         shape = (self.groups, self.products, self.channel_blocks * self.lanes, width)
         return Packed(shape, lambda: self._transformed(weights, np.zeros(shape, np.float32)))
@@ -234,7 +236,7 @@ class WinogradPlan:
         residual: View | None,
         v: View | None,
     ) -> list[Call]:
-        """The launches: one when fused, two with `v` between them."""
+        """Return the launches: one when fused, two with `v` between them."""
         if not self.tiles:
             return []
         offsets = np.zeros(self.groups * self.group_blocks * self.lanes, np.float32)
@@ -291,7 +293,7 @@ class WinogradPlan:
         return Call.named(spec, {**used, **numbers}, items, scratch=scratch, operations=executed)
 
     def numbers(self, phase: str) -> dict[str, int]:
-        """The numbers of a launch, but for the tensors' strides."""
+        """Numbers of a launch, except the tensors' strides."""
         columns_end, inner_end, rows_end = self.ends
         is_input = phase == "input"
         pieces = self.channel_blocks if is_input else self.groups
@@ -326,7 +328,7 @@ class WinogradPlan:
         }
 
     def _bundle(self, share: int) -> int:
-        """Filter groups at a time: those of a piece, while their products fit half the level 2 cache.
+        """Number of filter groups at a time: those of a piece, while their products fit half the level 2 cache.
 
         V[xi] is then read from the level 3 cache once for all of them; when fused it stays in level 2 as it is.
         """
@@ -335,7 +337,7 @@ class WinogradPlan:
         return maximum(1, minimum(share, self.target.l2_bytes // 2 // (4 * self.m_elements)))
 
     def _share(self, pieces: int, is_input: bool) -> int:
-        """Channel blocks, or filter groups, per piece of work: some 16 pieces in all, none very small."""
+        """Number of channel blocks, or filter groups, per piece of work: some 16 pieces in all, none very small."""
         wanted = max(1, -(-16 // plain(self.blocks)))
         least = max(1, 64 // plain(self.block)) if is_input else 1
         return min(pieces, max(least, pieces // wanted))

@@ -1,13 +1,14 @@
-"""The matrix products of a Winograd convolution, for a block of tiles: M[xi] = V[xi] U[xi] at every point xi.
+"""Matrix products of a Winograd convolution, for a block of tiles: M[xi] = V[xi] U[xi] at every point xi.
 
 A run of tiles by a group's filter vectors stays in registers while the channels pass, as in direct.py. There is code
-for every length of a run that may be needed, and a number of tiles is cut into runs that differ by one, so that nothing
-is computed in vain and no kernel depends on how many tiles there are.
+for every length of a run that may be needed, and a number of tiles is cut into runs that differ by one, so that
+nothing is computed in vain and no kernel depends on how many tiles there are.
 
-While a product's weights are in use, the next product's are asked for, line by line: they come from memory, or from a
-far cache. All of them, once: by the first `ahead` runs, which ask for one line per `ahead` lines read. (Asking for too
-much where a block has few tiles cost a third of the time: 512 channels at 14x14, 25 tiles, 16 lanes, 64 lines per
-channel block and run 5.3 ms, 8 lines 3.4 ms. Asking for too little cost a quarter with 8 lanes: 512 channels at 7x7.)
+While a product's weights are in use, the next product's are prefetched, line by line: they come from memory, or from
+a far cache. Each line is prefetched once, by the first `ahead` runs, which prefetch one line per `ahead` lines read.
+(Prefetching too much where a block has few tiles cost a third of the time: 512 channels at 14x14, 25 tiles, 16 lanes,
+64 lines per channel block and run 5.3 ms, 8 lines 3.4 ms. Prefetching too little cost a quarter with 8 lanes: 512
+channels at 7x7.)
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from cenote.kernels.conv.winograd_transforms import Filtering
 from cenote.kernels.partial_sums import FAST_TERMS
 
 LINE = 16  # floats of a cache line
-SHORT = 4  # channels unrolled for runs that are rare; all of a vector take 3 to 10 % less time where a core is shared
+SHORT = 4  # channels unrolled for rare runs; unrolling all of a vector takes 3 to 10 % less time where a core is shared
 
 
 def widths(blocks: int, registers: int) -> range:
-    """Tiles that may be in registers at once: from as few as hide the multiply-adds' latency to as many as fit.
+    """Return the numbers of tiles that may be in registers at once: from as few as hide the multiply-adds' latency to
+    as many as fit.
 
     Under eight sums a run takes as long as with eight.
     """
@@ -37,7 +39,8 @@ def widths(blocks: int, registers: int) -> range:
 
 @dataclass(frozen=True)
 class Products:
-    """What emits them. `blocks`: filter vectors of a group; `ends`: where each kind of tiles in the block ends."""
+    """Emitter of the products. `blocks`: filter vectors of a group; `ends`: the ends of the kinds of tiles in the
+    block."""
 
     k: Kernel
     lanes: int
@@ -52,11 +55,12 @@ class Products:
 
     @property
     def ahead(self) -> int:
-        """Runs that ask for the next product's weights: an instruction in 40 of the innermost loop's."""
+        """Number of runs that prefetch the next product's weights: an instruction in 40 of the innermost loop's."""
         return max(1, self.lanes // 4)
 
     def emit(self, v: Pointer, m: Pointer, begin: Value, end: Value) -> None:
-        """M[group][xi] = V[xi] U[group][xi] for all xi and the groups begin..end, which share V[xi] while it is near.
+        """Emit M[group][xi] = V[xi] U[group][xi] for all xi and the groups begin..end, which share V[xi] while it is
+        near.
 
         Where there are fewer tiles than the narrowest run has, whatever V holds past them is computed too.
         """
@@ -89,7 +93,7 @@ class Products:
         longer: tuple[Value, Value],
         shorter: tuple[Value, Value],
     ) -> None:
-        """The products of one group: first the runs of more tiles. Each is (number of runs, tiles in one)."""
+        """Emit the products of one group: first the runs of more tiles. Each pair is (number of runs, tiles in one)."""
         k, lanes = self.k, self.lanes
         asked = k.cursor(weights.offset_unchecked(ahead))
         done = longer[0] * longer[1]
@@ -107,7 +111,7 @@ class Products:
                         self.product(v + tile * lanes, to, weights, width, asked, asks)
 
     def involved(self, xi: Value) -> tuple[Value, Value]:
-        """The tiles that have the product xi: short ones lack some points."""
+        """Range of the tiles that have the product xi: short ones lack some points."""
         k = self.k
         _, columns_end, inner_end, rows_end, count = self.ends
         has_all = self.is_point(xi % self.horizontal.a, k.number("last_h"), self.horizontal)
@@ -117,16 +121,16 @@ class Products:
         return start, k.select(has_all, stop, inner_end)
 
     def is_point(self, index: Value, outputs: Value, full: Filtering) -> Value:
-        """Whether a shorter filtering, of so many outputs, has the point."""
+        """Condition that a shorter filtering, of so many outputs, has the point."""
         return index.equals(full.a - 1) | (index < outputs + (full.r - 2))
 
     def product(
         self, v: Pointer, m: Pointer, weights: Pointer, width: int, asked: Cursor, asks: Value
     ) -> None:
-        """Sums of `width` tiles by the group's filter vectors; where it `asks`, the lines from `asked` on. A chain of
-        additions has at most FAST_TERMS channels; chains are added to one another.
+        """Emit the sums of `width` tiles by the group's filter vectors; where `asks` is true, prefetch the lines from
+        `asked` on. A chain of additions has at most FAST_TERMS channels; chains are added to one another.
 
-        What the innermost loop reads lies at constants from two addresses that it moves itself: indexed addresses cost
+        The innermost loop reads at constant distances from two addresses that it moves itself: indexed addresses cost
         up to 20 %.
         """
         k, lanes, blocks = self.k, self.lanes, self.blocks

@@ -1,10 +1,10 @@
-"""Matrices of Winograd's minimal filtering F(m, r), from evaluation points, exact; and code that applies them.
+"""Matrices of Winograd's minimal filtering F(m, r), exact, from evaluation points; and the code that applies them.
 
 m outputs of a filter of r taps come from a = m + r - 1 inputs by y = A^T [(G g) * (B^T d)]: polynomials are evaluated
 at a - 1 points and at infinity, multiplied, interpolated (A. L. Toom, S. A. Cook; transposed as S. Winograd did).
-Points decide the rounding error: for F(4,3) 0, ±3/4, ±3/2 halve that of the textbook's 0, ±1, ±2, at the same number of
-operations and with coefficients that float32 holds exactly. B^T and A^T get the simple coefficients, G the fractions:
-it is applied to the weights once, in float64.
+Points decide the rounding error: for F(4,3) 0, ±3/4, ±3/2 halve that of the textbook's 0, ±1, ±2, at the same number
+of operations and with coefficients that float32 holds exactly. B^T and A^T get the simple coefficients, G the
+fractions: it is applied to the weights once, in float64.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cenote.core.types import Array
 Row = tuple[Fraction, ...]
 Matrix = tuple[Row, ...]
 
-# Finite points by their number; pairs ±p stand side by side, for their rows share even and odd parts.
+# Finite points, by how many there are; pairs ±p stand side by side, for their rows share even and odd parts.
 POINTS: dict[int, tuple[str, ...]] = {
     0: (),
     3: ("0", "1", "-1"),
@@ -37,7 +37,7 @@ POINTS: dict[int, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Filtering:
-    """F(m, r): `a` inputs, the matrices as exact fractions.
+    """Minimal filtering F(m, r): `a` inputs, the matrices as exact fractions.
 
     `others` are points of a larger filtering whose transformed weights this one shares: the weights' divisors by them
     move into the input matrix.
@@ -54,12 +54,13 @@ class Filtering:
 
     @property
     def is_trivial(self) -> bool:
-        """One output of one tap: nothing to transform."""
+        """Whether there is one output of one tap: nothing to transform."""
         return self.a == 1
 
     @cached_property
     def input_matrix(self) -> Matrix:
-        """B^T, a by a: the coefficients of the product of (x - p) over the other points; last over all."""
+        """B^T, a by a: each row has the coefficients of the product of (x - q) over the other points q; the last,
+        over all."""
         rows = []
         for p in self.points:
             scale = math.prod((p - q for q in self.others), start=Fraction(1))
@@ -83,13 +84,13 @@ class Filtering:
 
 @cache
 def filtering(m: int, r: int) -> Filtering:
-    """F(m, r) with the best points known for its size."""
+    """Return F(m, r) with the best points known for its size."""
     return Filtering(m, r, tuple(Fraction(p) for p in POINTS[m + r - 2]))
 
 
 @cache
 def shortened(f: Filtering, m: int) -> Filtering:
-    """F(m, r) with fewer outputs than f, on the first of its points and infinity: it needs no weights of its own."""
+    """Return F(m, r) with fewer outputs than f, on the first of its points and infinity: it shares the weights of f."""
     count = m + f.r - 2
     return Filtering(m, f.r, f.points[:count], f.points[count:])
 
@@ -104,17 +105,17 @@ def _product(roots: Sequence[Fraction], length: int) -> Row:
 
 
 def transform_weights(taps: Array, vertical: Filtering, horizontal: Filtering) -> Array:
-    """Windows (rv, rh, K) to (av, ah, K), in float64.
+    """Transform windows (rv, rh, K) to (av, ah, K), in float64.
 
-    By plain array arithmetic: a matrix product of nine columns gains nothing from a BLAS, whose threads cost ten times
-    as much on a busy machine.
+    This uses plain array arithmetic: a matrix product of nine columns gains nothing from a BLAS, whose threads cost
+    ten times as much on a busy machine.
     """
     rows = _weighted(vertical, taps.astype(np.float64))
     return np.swapaxes(_weighted(horizontal, np.swapaxes(rows, 0, 1)), 0, 1)
 
 
 def _weighted(f: Filtering, taps: Array) -> Array:
-    """G applied to the first axis."""
+    """Apply G to the first axis."""
     if f.is_trivial:
         return taps
     results = np.zeros((len(f.weight_matrix), *taps.shape[1:]))
@@ -127,7 +128,7 @@ def _weighted(f: Filtering, taps: Array) -> Array:
 
 
 def apply_input(k: Kernel, f: Filtering, d: Sequence[Value]) -> list[Value]:
-    """B^T d on vectors. The rows of p and -p differ in the sign of their odd part, which is computed once."""
+    """Emit B^T d on vectors. The rows of p and -p differ in the sign of their odd part, which is computed once."""
     rows = f.input_matrix
     results: list[Value] = []
     for index, row in enumerate(rows):
@@ -147,7 +148,7 @@ def apply_input(k: Kernel, f: Filtering, d: Sequence[Value]) -> list[Value]:
 
 
 def apply_output(k: Kernel, f: Filtering, m: Sequence[Value]) -> list[Value]:
-    """A^T m on vectors: pairs of points enter even rows by their sum, odd rows by their difference."""
+    """Emit A^T m on vectors: pairs of points enter even rows by their sum, odd rows by their difference."""
     sums: dict[int, tuple[Value, Value]] = {}
     for index in range(len(f.points)):
         if _is_pair(f, index):
@@ -165,12 +166,12 @@ def apply_output(k: Kernel, f: Filtering, m: Sequence[Value]) -> list[Value]:
 
 
 def _is_pair(f: Filtering, index: int) -> bool:
-    """True when points index and index + 1 are p and -p."""
+    """Whether points index and index + 1 are p and -p."""
     return 0 <= index < len(f.points) - 1 and f.points[index] != 0 and f.points[index] == -f.points[index + 1]
 
 
 def _mirrored(row: Row, other: Row) -> bool:
-    """True when even coefficients are equal and odd ones opposite; a point without its negative breaks that."""
+    """Whether even coefficients are equal and odd ones opposite; a point without its negative breaks that."""
     return all(c == (-e if i % 2 else e) for i, (c, e) in enumerate(zip(row, other, strict=True)))
 
 
@@ -182,7 +183,7 @@ def _plus_minus(k: Kernel, base: Value, rest: Value, scale: Fraction) -> list[Va
 
 
 def combine(k: Kernel, row: Row, d: Sequence[Value]) -> Value:
-    """The sum of row[i] * d[i]; starts from a term whose factor is 1 where there is one."""
+    """Emit the sum of row[i] * d[i]; it starts from a term whose factor is 1 where there is one."""
     terms = [(float(c), x) for c, x in zip(row, d, strict=True) if c]
     terms.sort(key=lambda term: term[0] != 1.0)
     factor, total = terms[0]

@@ -1,7 +1,7 @@
-"""Activations as data: what a convolution or an elementwise kernel applies to a finished value.
+"""Activations as data: functions that a convolution or an elementwise kernel applies to a finished value.
 
-An `Activation` emits its instructions into any kernel, on vectors of any lanes, and computes the same
-function on NumPy arrays in float64. NaN goes in and comes out of every kind.
+An `Activation` emits its instructions into any kernel, on vectors of any lanes, and computes the same function on
+NumPy arrays in float64. Every kind passes NaN on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT_TWO_OVER_PI = 0.7978845608028654
 
 T = TypeVar("T")
 
-# A handful of instructions each.
+# Kinds of a handful of instructions each.
 SHORT = frozenset(
     {"identity", "relu", "clip", "leaky_relu", "thresholded_relu", "hard_sigmoid", "hard_swish"}
 )
@@ -35,7 +35,7 @@ Apply = Callable[[Array, float, float], Array]
 
 @dataclass(frozen=True)
 class Activation:
-    """One activation function. `kind` is a key of `KINDS`; what `alpha` and `beta` mean is said there.
+    """One activation function. `kind` is a key of `KINDS`, which also gives the meaning of `alpha` and `beta`.
 
     >>> Activation("clip", 0.0, 6.0).apply(np.array([-1.0, 3.0, 9.0]))
     array([0., 3., 6.])
@@ -59,7 +59,7 @@ class Activation:
         return self.kind in ("identity", "relu", "clip")
 
     def emit(self, kernel: Kernel, value: Value) -> Value:
-        """Append the instructions for a float scalar or vector and give the result."""
+        """Append the instructions for a float scalar or vector and return the result."""
         return KINDS[self.kind][0](kernel, value, self.alpha, self.beta)
 
     @property
@@ -68,7 +68,7 @@ class Activation:
         return self.kind not in SHORT
 
     def emit_together(self, kernel: Kernel, values: Sequence[Value]) -> list[Value]:
-        """The activation of equal vectors, their instructions alternating.
+        """Emit the activation of equal vectors, with alternating instructions.
 
         A long activation is one chain of dependent instructions: alternating chains keep the processor's units busy,
         and share the registers of the constants. Joined vectors are wider than a register, so LLVM splits every
@@ -81,7 +81,7 @@ class Activation:
         return [kernel.shuffle(result, result, range(at, at + lanes)) for at in range(0, result.lanes, lanes)]
 
     def apply(self, array: Array) -> Array:
-        """The function on a float64 array (other types compute in their own)."""
+        """Apply the function to a float64 array (other types compute in their own)."""
         with np.errstate(all="ignore"):
             return KINDS[self.kind][1](array, self.alpha, self.beta)
 
@@ -92,7 +92,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a finished vector goes; lanes outside the mask are left alone."""
+    """Destination of a finished vector; lanes outside the mask are not written."""
 
     pointer: Pointer
     mask: Value | None = None
@@ -103,8 +103,9 @@ def store_activated(
 ) -> None:
     """Write the activations of a tile's sums.
 
-    Long activations take the sums from where they have just been written, some at a time: beside a tile of sums there
-    are no registers left for several chains (SiLU on Zen 3: 7.3 cycles per vector, 8.9 straight from the registers).
+    Long activations load the sums again from where they have just been written, some at a time: beside a tile of sums
+    there are no registers left for several chains (SiLU on Zen 3: 7.3 cycles per vector, 8.9 straight from the
+    registers).
     """
     long = activation.is_long
     for place, value in zip(places, values, strict=True):
@@ -116,7 +117,7 @@ def store_activated(
 
 
 def activated(k: Kernel, activation: Activation, values: Sequence[Value]) -> list[Value]:
-    """The activation of vectors in registers: long ones together, as many as there are registers for."""
+    """Apply the activation to vectors in registers: long ones together, as many as there are registers for."""
     if not activation.is_long:
         return [activation.emit(k, value) for value in values]
     parts = in_parts(values, k.target)
@@ -124,7 +125,8 @@ def activated(k: Kernel, activation: Activation, values: Sequence[Value]) -> lis
 
 
 def in_parts(items: Sequence[T], target: Target) -> Iterator[Sequence[T]]:
-    """As few equal parts as go through a long activation together: six chains fill 16 registers."""
+    """Cut items into few equal parts, each of which goes through a long activation together: six chains fill 16
+    registers."""
     parts = -(-len(items) // (12 if target.registers > 16 else 6))
     each = -(-len(items) // parts)
     for first in range(0, len(items), each):
@@ -132,7 +134,7 @@ def in_parts(items: Sequence[T], target: Target) -> Iterator[Sequence[T]]:
 
 
 def clamp(kernel: Kernel, value: Value, low: float, high: float) -> Value:
-    """low..high; NaN stays; high wins where low > high. Two instructions."""
+    """Limit a value to low..high; NaN stays; high wins where low > high. Two instructions."""
     raised = kernel.select(value < low, kernel.constant(value.type, low), value)
     return kernel.select(raised > high, kernel.constant(value.type, high), raised)
 

@@ -1,8 +1,8 @@
-"""Conversions between element types, as Cast has them: defined for every input, and the same on every target.
+"""Conversions between element types as in Cast: defined for every input, and the same on every target.
 
 to a float      round to nearest even, once; too large gives infinity
-float to int    toward zero. 32 and 64 bits: what lies outside is the nearest end of the type, NaN is 0.
-                8 and 16 bits: the low bits of the number as int32 (300.0 to uint8 is 44, -1.0 is 255), 0 of what
+float to int    toward zero. 32 and 64 bits: what lies outside becomes the nearest end of the type, NaN is 0.
+                8 and 16 bits: the low bits of the number as int32 (300.0 to uint8 is 44, -1.0 is 255); 0 for what
                 int32 does not hold, as NumPy, torch and onnxruntime have it on x86-64
 int to int      the low bits
 to bool         whether it differs from 0 (so NaN is true)
@@ -20,7 +20,7 @@ from cenote.core.types import is_float
 
 
 def cast(k: Kernel, value: Value, source: np.dtype[Any], target: np.dtype[Any]) -> Value:
-    """`value`, a `source` as formulas get it, as formulas get a `target` that is to be stored or used."""
+    """Convert `value` from a `source` to a `target`, both in the types in which formulas hold them."""
     wanted = Scalar.of(target)
     if source == target:
         return value
@@ -34,7 +34,7 @@ def cast(k: Kernel, value: Value, source: np.dtype[Any], target: np.dtype[Any]) 
 
 
 def to_float(k: Kernel, value: Value, wanted: Scalar) -> Value:
-    """As float64 or float32, or as a float32 from which rounding to 16 bits rounds no second time."""
+    """Convert to float64 or float32; for 16 bits, to a float32 from which rounding to 16 bits rounds no second time."""
     if wanted not in (F16, BF16):
         return value.to(wanted)
     if value.type is F64 or (not value.type.is_float and value.type.bits >= 32 and wanted is BF16):
@@ -43,11 +43,12 @@ def to_float(k: Kernel, value: Value, wanted: Scalar) -> Value:
 
 
 def odd_single(k: Kernel, value: Value) -> Value:
-    """float64 as float32 rounded to odd (`ops/values.odd_float32`): a second rounding is then as good as one."""
+    """Round float64 to float32, to odd (`ops/values.odd_float32`): a second rounding then gives what a single one
+    gives."""
     near = value.to(F32)
     back = near.to(F64)
     inexact = back.differs(value) & (k.absolute(back) < float("inf")) & ~value.is_nan()
-    # What overflows is far from any tie of a smaller type: infinity stays.
+    # Numbers that overflow are far from any tie of a smaller type: infinity stays.
     outward = inexact & (k.absolute(back) > k.absolute(value))
     bits = near.bits(U32)
     lowered = k.select(outward, bits - 1, bits)
@@ -55,7 +56,7 @@ def odd_single(k: Kernel, value: Value) -> Value:
 
 
 def to_integer(k: Kernel, value: Value, wanted: Scalar) -> Value:
-    """A float as an integer, never undefined."""
+    """Convert a float to an integer, never undefined."""
     if wanted.bits < 32:
         held = k.absolute(value) < 2.0**31  # not NaN
         return k.select(held, value.to(I32), k.constant(I32, 0, value.lanes)).to(wanted)
@@ -63,8 +64,8 @@ def to_integer(k: Kernel, value: Value, wanted: Scalar) -> Value:
 
 
 def _saturated(k: Kernel, value: Value, wanted: Scalar) -> Value:
-    """Toward zero, held within the type, 0 for NaN. By comparisons: LLVM's saturating conversion goes number by number
-    (1.2 ns each, these 0.1)."""
+    """Round toward zero, limited to the type, 0 for NaN. By comparisons: LLVM's saturating conversion works number by
+    number (1.2 ns each, these 0.1)."""
     signed = wanted.kind == "int"
     above = 2.0 ** (wanted.bits - (1 if signed else 0))
     low = -above if signed else 0.0

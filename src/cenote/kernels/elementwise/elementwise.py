@@ -8,7 +8,7 @@
                 load, compute, store
             the tail of the row               under a mask; element by element for types below 32 bits
 
-What is computed is one function, or several as an expression, whose operands may have different types. Results that no
+The formula is one function, or several as an expression, whose operands may have different types. Results that no
 cache would hold are written past the caches.
 
 Callers' arrays begin anywhere (NumPy's large ones 16 bytes behind a cache line, so that with AVX-512 every load and
@@ -45,9 +45,9 @@ REPEATS = "repeat"  # the same vector of lanes all along the row (a per-channel 
 
 PIECE = 16384  # elements of one item: some microseconds of work
 LONG = 4096  # elements of a row that is worth an aligned begin
-AHEAD = 4096  # bytes that long rows are asked for before they are read: exp of 4 MB in 0.97 of the time
+AHEAD = 4096  # prefetch distance in bytes in long rows: exp of 4 MB in 0.97 of the time
 
-# bytes of a result from which on it is written past the caches: 16 MB take 1.6 ms, not 2.7
+# Bytes of a result from which on it is written past the caches: 16 MB take 1.6 ms, not 2.7.
 STREAMED = 8 << 20
 
 
@@ -57,16 +57,16 @@ def vector_lanes(dtype: np.dtype[Any], target: Target) -> int:
 
 
 Made = Callable[[Value, int, "Value | None"], Value]
-"""The results from a column on: so many lanes, some perhaps masked."""
+"""Function that emits the results from a column on: so many lanes, some perhaps masked."""
 
 
 @dataclass(frozen=True)
 class Elementwise(KernelSpec):
-    """`function` of operands that move along a row as `patterns` say, in vectors of `lanes` elements.
+    """Kernel of `function` of operands that move along a row as `patterns` say, in vectors of `lanes` elements.
 
-    `outer` counts the axes outside of the rows; `tail` says whether rows may end in a part of a vector. `activation` is
-    applied to the function's result. `streams`: rows go past the caches. `aligns`: memory may begin anywhere,
-    and rows are long enough to put that right.
+    `outer` counts the axes outside of the rows; `tail` says whether rows may end in a part of a vector. `activation`
+    is applied to the function's result. `streams`: rows are written past the caches. `aligns`: memory may begin at
+    any address, and rows are long enough to be worth aligned stores.
     """
 
     function: str | Expression
@@ -82,7 +82,7 @@ class Elementwise(KernelSpec):
 
     @property
     def names(self) -> list[str]:
-        """Of the result and the operands."""
+        """Names of the result and the operands."""
         return ["y", *(f"x{n}" for n in range(len(self.patterns)))]
 
     @property
@@ -145,7 +145,7 @@ class Elementwise(KernelSpec):
             self._few(k, y, result, whole, end)
 
     def _long_row(self, k: Kernel, pointers: list[Pointer], result: Made, span: tuple[Value, Value]) -> None:
-        """A row of which as much as can be is stored in whole, aligned registers."""
+        """Compute a row, with as much of it as possible stored in whole, aligned registers."""
         (begin, end), y = span, pointers[0]
         step = max(self.lanes, k.target.vector_bytes // y.element.nbytes if self.streams else 1)
         first = self._first_aligned(k, pointers, begin, end, step)
@@ -177,7 +177,7 @@ class Elementwise(KernelSpec):
         begin: Value,
         end: Value,
     ) -> None:
-        """Fewer elements than a vector has."""
+        """Compute fewer elements than a vector has."""
         if min(dtype.itemsize for dtype in self.dtypes) < 4:
             for column in k.range(begin, end):
                 y.store(result(column, 1, None), column)
@@ -189,8 +189,8 @@ class Elementwise(KernelSpec):
     def _first_aligned(
         self, k: Kernel, pointers: list[Pointer], begin: Value, end: Value, step: int
     ) -> Value:
-        """The first element at which `step` elements of the result are aligned, or a vector of the widest operand where
-        the result is narrower and kept in the caches; the begin of a row where there is none."""
+        """Return the first element at which `step` elements of the result are aligned, or a vector of the widest
+        operand where the result is narrower and kept in the caches; the begin of a row where there is none."""
         moving = [x for x, pattern in zip(pointers[1:], self.patterns, strict=True) if pattern == MOVES]
         y, widest = pointers[0], max(pointers[:1] + moving, key=lambda x: x.element.nbytes)
         pointer = y if self.streams else widest
@@ -218,7 +218,7 @@ def _span(k: Kernel, piece: Value, step: str, extent: str) -> tuple[Value, Value
 
 @dataclass(frozen=True)
 class Operand:
-    """Memory of one operand: what the kernel gets, and its strides over the output's axes (0: broadcast).
+    """One operand: the kernel's argument, and its strides over the output's axes (0: broadcast).
 
     For a blocked output the axes are (N, blocks, *spatial), in units of whole vectors; `is_scalar` marks a single
     element that fills all lanes.
@@ -230,7 +230,7 @@ class Operand:
 
 
 def operand_of(view: View, output: View) -> Operand:
-    """A tensor that broadcasts to the output, in the output's layout (or a scalar)."""
+    """Return the operand of a tensor that broadcasts to the output, in the output's layout (or a scalar)."""
     if view.type.size == 1 and not (view.layout.is_blocked and output.type.size > 1):
         return Operand(view, (0,) * len(output.strides), is_scalar=True)
     shape = (view.shape[0], view.blocks, *view.shape[2:]) if view.layout.is_blocked else view.shape
@@ -240,7 +240,7 @@ def operand_of(view: View, output: View) -> Operand:
 
 
 def per_channel(argument: Argument, output: View) -> Operand:
-    """One value per channel, dense (a blocked output: filled up to whole blocks)."""
+    """Return the operand of one value per channel, dense (a blocked output: filled up to whole blocks)."""
     step = output.layout.lanes if output.layout.is_blocked else 1
     strides = [0] * len(output.strides)
     strides[1] = step if output.shape[1] > step else 0
@@ -256,7 +256,7 @@ def elementwise_call(
     weight: int = 1,
     activation: Activation = Activation(),  # noqa: B008  # immutable
 ) -> Call:
-    """The launch that computes y. `weight` is the function's cost in instructions, about."""
+    """Return the launch that computes y. `weight` is the function's approximate cost in instructions."""
     blocked = y.layout.is_blocked
     unit = y.layout.lanes if blocked else 1
     dtypes = (y.type.dtype, *(_dtype(operand.argument) for operand in operands))
@@ -300,7 +300,7 @@ def elementwise_call(
     words |= dict(zip(spec.names, (y, *(operand.argument for operand in operands)), strict=True))
     words |= {f"row_{name}": stride for name, stride in zip(spec.names, row_strides, strict=True)}
     work = column_step * row_step * weight
-    # A few pieces at a time, but never all of them: other threads want some of a small tensor too.
+    # A few pieces at a time, but never all of them: a small tensor too is shared among threads.
     grain = maximum(1, minimum(minimum(64, 8 * PIECE // work), pieces // 4))
     return Call.named(spec, words | axis_words(axes, spec.names), pieces if y.type.size else 0, grain)
 
@@ -321,7 +321,8 @@ def _streams(y: View, operands: Sequence[Operand], lanes: int, columns: int) -> 
 
 
 def _aligns(y: View, operands: Sequence[Operand], columns: int, target: Target) -> bool:
-    """Whether rows are long, and memory is the caller's. 16 bytes are what every allocation has."""
+    """Whether rows are long, and memory is the caller's: other memory is aligned. Any allocation is aligned to 16
+    bytes."""
     if is_size(columns) or columns < LONG or target.vector_bytes <= 16:
         return False
     views = [y, *(each.argument for each in operands if isinstance(each.argument, View))]

@@ -1,8 +1,8 @@
-"""Chains of elementwise functions as one: what a kernel computes of each element between its loads and its store.
+"""Chains of elementwise functions as one expression, which a kernel computes of each element between loads and store.
 
 An `Expression` is a list of steps, each a formula of inputs and earlier steps. Every step rounds to its own type, as
 if its result had gone through memory: a chain gives the bits that its steps give one by one. bool is kept as lanes of
-one bit, floats of 16 bits as float32 that they hold exactly.
+one bit, 16-bit floats as float32, which holds them exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cenote.core.types import is_float
 from cenote.kernels.elementwise.conversions import cast
 from cenote.kernels.elementwise.functions import Number, emit_function, is_formula_of
 
-# Results that are one of the operands, or exact in 16 bits when those are: nothing to round.
+# Functions whose results are one of the operands, or exact in 16 bits when those are: nothing to round.
 _EXACT = frozenset(
     {"identity", "relu", "max", "min", "neg", "abs", "where", "clamp", "max_scalar", "min_scalar"}
 )
@@ -27,8 +27,8 @@ _EXACT = frozenset(
 
 @dataclass(frozen=True)
 class Step:
-    """`function` of the values at `operands` (the inputs, then the steps so far) as a `dtype`. "cast" converts,
-    "constant" is its one parameter."""
+    """One step: `function` of the values at `operands` (the inputs, then the steps so far) as a `dtype`. "cast"
+    converts, "constant" is its one parameter."""
 
     function: str
     operands: tuple[int, ...]
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Expression:
-    """The last of `steps`, of so many inputs."""
+    """Expression of so many inputs; its value is that of the last of `steps`."""
 
     inputs: int
     steps: tuple[Step, ...]
@@ -54,7 +54,7 @@ class Expression:
         return True
 
     def emit(self, k: Kernel, inputs: Sequence[Value], sources: Sequence[np.dtype[Any]]) -> Value:
-        """The instructions, for operands of these types as `computed` gives them."""
+        """Emit the instructions, for operands of these types as `computed` gives them."""
         values, types = list(inputs), list(sources)
         lanes = values[0].lanes
         for step in self.steps:
@@ -77,19 +77,19 @@ class Expression:
 
 
 def _made(step: Step) -> tuple[np.dtype[Any], ...]:
-    """The type that a step alone is asked about: what it converts to."""
+    """Types, beside the operands', for which a step needs formulas: the type that it converts to."""
     return (step.dtype,) if step.function in ("cast", "constant") else ()
 
 
 def computed(value: Value, dtype: np.dtype[Any]) -> Value:
-    """A value of a type as formulas get it: floats of 16 bits as float32, bool as one bit."""
+    """Return a value of a type as formulas take it: floats of 16 bits as float32, bool as one bit."""
     if dtype == np.bool_:
         return value if value.type is BOOL else value.differs(0)
     return value.to(F32) if is_float(dtype) and dtype.itemsize < 4 else value
 
 
 def stored(value: Value, dtype: np.dtype[Any]) -> Value:
-    """What goes to memory for a formula's result."""
+    """Return a formula's result as it is stored."""
     return value.to(Scalar.of(dtype))
 
 

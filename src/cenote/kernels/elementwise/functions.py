@@ -1,7 +1,7 @@
-"""The formulas of elementwise operators as instructions, by name; every activation kind is one too.
+"""Formulas of elementwise operators as instructions, by name; every activation kind is one too.
 
-A formula gets its operands in the type it computes in: float32 or float64, an integer type for those in `INTEGER`, one
-bit for those in `BOOLEAN`. Comparisons give one bit. NaN goes in and comes out, except where IEEE 754 says otherwise.
+A formula gets its operands in the type it computes in: float32 or float64, an integer type for those in `INTEGER`,
+one bit for those in `BOOLEAN`. Comparisons give one bit. NaN is passed on, except where IEEE 754 says otherwise.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ INTEGER = frozenset(
         "not",
     }
 )
-BITS = frozenset({"and", "or", "xor", "not", "shift_left", "shift_right"})  # not of floats
+# formulas without a version for floats
+BITS = frozenset({"and", "or", "xor", "not", "shift_left", "shift_right"})
 BOOLEAN = frozenset({"identity", "equal", "different", "and", "or", "xor", "not", "where"})
-SINGLE = frozenset({"erf", "gelu", "power", "modulo", "remainder", *trigonometry.FORMULAS})  # float32 only
+# formulas for float32 only
+SINGLE = frozenset({"erf", "gelu", "power", "modulo", "remainder", *trigonometry.FORMULAS})
 
 
 def is_formula_of(name: str, dtype: np.dtype[Any]) -> bool:
@@ -70,7 +72,7 @@ def _sign(kernel: Kernel, x: Value) -> Value:
 
 
 def _quantized(kernel: Kernel, x: Value, zero: Value, low: int, high: int) -> Value:
-    """x rounded to the nearest whole number, halves to even, around a zero point, within low..high, as int32.
+    """Round x to the nearest whole number, halves to even, add a zero point, limit to low..high, as int32.
 
     NaN counts as 0. The bounds lie far outside of any quantized type and keep the sum with 1.5 * 2^23 among the floats
     whose low bits are the rounded number: one addition instead of rounding and a conversion.
@@ -84,7 +86,7 @@ def _quantized(kernel: Kernel, x: Value, zero: Value, low: int, high: int) -> Va
 
 
 def _square_root_power(kernel: Kernel, x: Value) -> Value:
-    """x^0.5 as pow has it: +0 of -0, +infinity of -infinity."""
+    """Return x^0.5 with the special cases of pow: +0 of -0, +infinity of -infinity."""
     infinity = kernel.constant(x.type, float("inf"), x.lanes)
     return kernel.select(x.equals(float("-inf")), infinity, kernel.square_root(x + 0.0))
 
@@ -106,7 +108,7 @@ def _sum(kernel: Kernel, *values: Value) -> Value:
 
 
 def _normalize(kernel: Kernel, x: Value, mean: Value, factor: Value, shift: Value) -> Value:
-    """Subtracting first keeps small differences of large numbers, which one multiply-add would lose."""
+    """Subtract first: this keeps small differences of large numbers, which one multiply-add would lose."""
     return kernel.fma(x - mean, factor, shift)
 
 

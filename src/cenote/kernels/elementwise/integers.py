@@ -15,7 +15,7 @@ from cenote.kernels.elementwise.library import any_lane
 
 
 def quotient(k: Kernel, a: Value, b: Value) -> Value:
-    """a / b toward zero."""
+    """Divide a by b, toward zero."""
     zero = k.constant(a.type, 0, a.lanes)
     one = k.constant(a.type, 1, a.lanes)
     safe = k.select(b.equals(0), one, b)
@@ -36,13 +36,13 @@ def _divided(a: Value, b: Value) -> Value:
 
 
 def remainder(k: Kernel, a: Value, b: Value) -> Value:
-    """What is left, with the sign of a: C's %."""
+    """Remainder with the sign of a: C's %."""
     left = a - quotient(k, a, b) * b
     return k.select(b.equals(0), k.constant(a.type, 0, a.lanes), left)
 
 
 def modulo(k: Kernel, a: Value, b: Value) -> Value:
-    """What is left, with the sign of b: Python's %."""
+    """Remainder with the sign of b: Python's %."""
     left = remainder(k, a, b)
     if a.type.kind == "uint":
         return left
@@ -50,7 +50,7 @@ def modulo(k: Kernel, a: Value, b: Value) -> Value:
 
 
 def floor_quotient(k: Kernel, a: Value, b: Value) -> Value:
-    """a / b rounded down: Python's //."""
+    """Divide a by b, rounded down: Python's //."""
     result = quotient(k, a, b)
     if a.type.kind == "uint":
         return result
@@ -59,7 +59,7 @@ def floor_quotient(k: Kernel, a: Value, b: Value) -> Value:
 
 
 def power(k: Kernel, a: Value, b: Value) -> Value:
-    """a to the power of b modulo 2^bits, by squaring; to a negative power 1 / a^|b| cut toward zero."""
+    """Raise a to the power of b modulo 2^bits, by squaring; a negative power gives 1 / a^|b| cut toward zero."""
     one, zero = (k.constant(a.type, number, a.lanes) for number in (1, 0))
     signed = a.type.kind == "int"
     result, square = k.variable(one), k.variable(a)
@@ -91,19 +91,19 @@ def power(k: Kernel, a: Value, b: Value) -> Value:
 
 
 def _inside(k: Kernel, a: Value, count: Value) -> tuple[Value, Value]:
-    """Whether a count is one of the type's bits, and the count or 0."""
+    """Return whether a shift count is below the type's number of bits, and the count or else 0."""
     inside = (count >= 0) & (count < a.type.bits) if a.type.kind == "int" else count < a.type.bits
     return inside, k.select(inside, count, k.constant(a.type, 0, a.lanes))
 
 
 def shift_left(k: Kernel, a: Value, count: Value) -> Value:
-    """a moved by count bits; 0 for a count outside the type."""
+    """Shift a left by count bits; 0 for a count outside the type."""
     inside, held = _inside(k, a, count)
     return k.select(inside, a << held, k.constant(a.type, 0, a.lanes))
 
 
 def shift_right(k: Kernel, a: Value, count: Value) -> Value:
-    """a moved by count bits; only its sign, 0 or -1, for a count outside the type."""
+    """Shift a right by count bits; only its sign, 0 or -1, for a count outside the type."""
     inside, held = _inside(k, a, count)
     zero = k.constant(a.type, 0, a.lanes)
     if a.type.kind == "uint":

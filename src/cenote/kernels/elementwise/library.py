@@ -1,4 +1,4 @@
-"""Functions of the C library in vector code, for the lanes that are out of the ordinary; and signs."""
+"""Functions of the C library in vector code, for lanes with rare inputs; and signs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cenote.codegen.values import F64, U64, Value
 
 
 def any_lane(k: Kernel, lanes: Value) -> Value:
-    """Whether one of the lanes of one bit holds."""
+    """Whether any lane of a vector of bits is set."""
     if lanes.lanes == 1:
         return lanes
     name = f"llvm.vector.reduce.or.v{lanes.lanes}i1"
@@ -15,7 +15,7 @@ def any_lane(k: Kernel, lanes: Value) -> Value:
 
 
 def by_library(k: Kernel, name: str, *operands: Value) -> Value:
-    """A function of float64 on every lane, out of the way of the common case."""
+    """Call a function of float64 of the C library for every lane, outside of the common path."""
     first = operands[0]
     if first.lanes == 1:
         return k.call(name, F64, 1, operands)
@@ -28,6 +28,6 @@ def by_library(k: Kernel, name: str, *operands: Value) -> Value:
 
 
 def with_sign(k: Kernel, size: Value, sign: Value) -> Value:
-    """size, whose sign bit is 0, with the sign of the other. In integers: LLVM would round a sign of float64 to the
-    float16 that the result becomes, by a function that no library has."""
+    """Return size, whose sign bit is 0, with the sign of the other. In integers: LLVM would round a sign of float64
+    to the float16 that the result becomes, by a function that no library has."""
     return (size.bits(U64) | (sign.bits(U64) & (1 << 63))).bits(F64)

@@ -31,7 +31,7 @@ ROOTS = (0.5, 0.75, 1.0)  # powers that are square roots
 
 
 def _powered(k: Kernel, value: Value, beta: float) -> Value:
-    """value^beta, by square roots where that does."""
+    """Raise value to beta, by square roots where that is enough."""
     if beta == 1.0:
         return value
     root = k.square_root(value) if beta in ROOTS else value
@@ -66,7 +66,7 @@ def _compute(x: Pointer) -> Scalar:
 
 @dataclass(frozen=True)
 class LrnPlain(KernelSpec):
-    """Channels lie `step` elements apart, the places of a channel beside each other."""
+    """Kernel for plain tensors: channels lie `step` elements apart, the places of a channel beside each other."""
 
     formula: Normalized
     dtype: np.dtype[Any]
@@ -113,7 +113,7 @@ class LrnPlain(KernelSpec):
 
 @dataclass(frozen=True)
 class LrnBlocked(KernelSpec):
-    """A window reaches at most into the blocks beside its own."""
+    """Kernel for blocked tensors: a window reaches at most into the blocks beside its own."""
 
     formula: Normalized
     dtype: np.dtype[Any]

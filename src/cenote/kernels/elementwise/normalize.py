@@ -46,7 +46,7 @@ NOTES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Normalization:
-    """What is done to each row.
+    """Form of normalisation of each row.
 
     statistic   "layer" (mean and variance), or what values are divided by: "rms", "l1", "l2", "largest"
     outside     epsilon is added to the deviation, not to the variance
@@ -65,7 +65,7 @@ class Normalization:
         return tuple(Parameter(name, F64) for name in names)
 
     def given(self, k: Kernel, place: Value, lanes: int, mask: Value | None) -> Moments:
-        """The statistics of a row (or of columns from a place on) as they are in memory."""
+        """Load the statistics of a row (or of columns from a place on) from memory."""
         mean, spread = (k.pointer(name).load(place, lanes, mask).to(F64) for name in ("mean", "spread"))
         return Moments(mean, spread)
 
@@ -90,8 +90,8 @@ class Normalization:
 
 @dataclass(frozen=True)
 class NormalizeRows(KernelSpec):
-    """`along`: scale and bias lie along the row, else one entry per part. `dtypes` are those of y, x, scale and bias,
-    and of the statistics that are noted."""
+    """Kernel of rows. `along`: scale and bias lie along the row, else one entry per part. `dtypes` are those of y, x,
+    scale and bias, and of the statistics that are noted."""
 
     form: Normalization
     along: bool
@@ -152,7 +152,7 @@ class NormalizeRows(KernelSpec):
 
 @dataclass(frozen=True)
 class _Finish:
-    """The last pass over a row: from x to y, by the statistics and the parameters."""
+    """Last pass over a row: from x to y, by the statistics and the parameters."""
 
     spec: NormalizeRows
     centre: Centre | None
@@ -187,8 +187,8 @@ class _Finish:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Scale and bias, or None, and where a row's lie: `groups` rows have entries of their own, `group_step` apart, and
-    so have the parts of a row (`part_step`). Without any step they lie along the row."""
+    """Scale and bias, or None, and their layout: `groups` rows have entries of their own, `group_step` apart, and so
+    have the parts of a row (`part_step`). Without any step they lie along the row."""
 
     scale: View | Array | None
     bias: View | Array | None
@@ -209,7 +209,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Notes:
-    """Where statistics go, and what the running ones need."""
+    """Destinations of statistics, and the words that running ones need."""
 
     words: dict[str, Argument]
     dtype: np.dtype[Any]

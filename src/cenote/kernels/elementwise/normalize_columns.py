@@ -38,7 +38,7 @@ COLUMNS = 64  # of one item
 
 @dataclass(frozen=True)
 class NormalizeColumns(KernelSpec):
-    """Rows lie a step apart, columns beside each other; scale and bias have an entry per column."""
+    """Kernel of columns: rows lie a step apart, columns beside each other; scale and bias have an entry per column."""
 
     form: Normalization
     scaled: bool
@@ -155,7 +155,7 @@ def normalize_columns_call(
 
 @dataclass(frozen=True)
 class NormalizeBlocked(KernelSpec):
-    """Per channel over all places of a blocked map of so many spatial axes."""
+    """Kernel that normalises each channel over all places of a blocked map of so many spatial axes."""
 
     dtype: np.dtype[Any]
     lanes: int

@@ -1,7 +1,7 @@
-"""Quantiles of the normal distribution: the number below which a share of all numbers lies.
+"""Quantiles of the normal distribution: the number below which a given share of all numbers lies.
 
-Wichura's quotients of polynomials (The Percentage Points of the Normal Distribution, AS 241, 1988), right to 1e-16, for
-shares at least 2^-33 from 0 and 1: his third quotient is for those beyond e^-25.
+Wichura's quotients of polynomials (The Percentage Points of the Normal Distribution, AS 241, 1988), right to 1e-16,
+for shares at least 2^-33 from 0 and 1: his third quotient is for shares beyond e^-25.
 """
 
 from __future__ import annotations

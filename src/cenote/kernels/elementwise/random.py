@@ -1,4 +1,5 @@
-"""Random numbers by Philox-4x32-10, and what is drawn with them; ops/random/philox.py says which element takes which.
+"""Random numbers by Philox-4x32-10, and distributions made of them; ops/random/philox.py says which element takes
+which.
 
     for item in begin .. end:                      emitted; an item is a run of blocks
         for block of 64 elements:                  emitted
@@ -35,7 +36,7 @@ SCRATCH = 4 * BLOCK  # bytes for the words of a block
 
 
 class Philox:
-    """Draws blocks with a key that is read once."""
+    """Generator of blocks with a key that is read once."""
 
     def __init__(self, k: Kernel, seed: Pointer) -> None:
         self.k = k
@@ -47,7 +48,7 @@ class Philox:
         ]
 
     def block(self, number: Value) -> list[Value]:
-        """The words of a block of 64 elements: four vectors of sixteen."""
+        """Return the words of a block of 64 elements: four vectors of sixteen."""
         k = self.k
         start = k.splat((number * LANES).bits(U64), LANES // 2)
         parts = [self._rounds(start + k.lanes_constant(U64, range(odd, LANES, 2))) for odd in (0, 1)]
@@ -67,7 +68,8 @@ class Philox:
 def _drawn(
     k: Kernel, philox: Philox, first: Value, last: Value, body: Callable[[Value, Value, int], None]
 ) -> None:
-    """For elements first (the start of a block) to last: the body gets a place, its words and how many they are."""
+    """Emit loops over elements first (the start of a block) to last: the body gets a place, its words and their
+    number."""
     whole = first + (last - first) // BLOCK * BLOCK
     for place in k.range(first, whole, BLOCK):
         for index, word in enumerate(philox.block(place // BLOCK)):
@@ -87,8 +89,8 @@ def _span(k: Kernel, item: Value, count: Value) -> tuple[Value, Value]:
 
 @dataclass(frozen=True)
 class DropoutSpec(KernelSpec):
-    """y = x * scale + shift where the word is not below the threshold, else a constant. `shared`: one draw for each run
-    of elements, which is an item. `noted`: the type of a mask that is written too ("" for none)."""
+    """Kernel of y = x * scale + shift where the word is not below the threshold, else a constant. `shared`: one draw
+    for each run of elements, which is an item. `mask`: the type of a mask that is written too ("" for none)."""
 
     dtype: np.dtype[Any]
     shared: bool
@@ -116,7 +118,7 @@ class DropoutSpec(KernelSpec):
         return k
 
     def _run(self, k: Kernel, philox: Philox, item: Value) -> None:
-        """One draw, many elements."""
+        """Emit one draw for many elements."""
         scratch = k.scratch.cast(U32)
         for index, word in enumerate(philox.block(item // BLOCK)):
             scratch.store(word, index * LANES)
@@ -150,7 +152,8 @@ class DropoutSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class UniformSpec(KernelSpec):
-    """y = low + u * width, u in [0, 1) or, `normal`, of the normal distribution with mean 0 and deviation 1."""
+    """Kernel of y = low + u * width, u in [0, 1) or, `normal`, of the normal distribution with mean 0 and deviation
+    1."""
 
     dtype: np.dtype[Any]
     normal: bool = False
@@ -181,9 +184,9 @@ class UniformSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class BernoulliSpec(KernelSpec):
-    """y = 1 where u < x, u in [0, 1), else 0. NaN gives 0."""
+    """Kernel of y = 1 where u < x, u in [0, 1), else 0. NaN gives 0."""
 
-    dtypes: tuple[np.dtype[Any], np.dtype[Any]]  # y, x
+    dtypes: tuple[np.dtype[Any], np.dtype[Any]]  # of y and x
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -211,7 +214,7 @@ class BernoulliSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class Drop:
-    """What happens to elements: kept ones are scaled and shifted, dropped ones become a constant."""
+    """Parameters of dropout: kept elements are scaled and shifted, dropped ones become a constant."""
 
     threshold: int
     scale: float
@@ -220,7 +223,7 @@ class Drop:
 
 
 def dropout_call(drop: Drop, x: View, y: View, mask: View | None, seed: View, run: int) -> Call:
-    """Dropout of dense memory; `run` elements share a draw."""
+    """Return the launch of dropout of dense memory; `run` elements share a draw."""
     shared = not isinstance(run, int) or run != 1
     kind = "" if mask is None else Scalar.of(mask.type.dtype).name
     spec = DropoutSpec(y.type.dtype, shared, drop.shift != 0, kind)
@@ -245,14 +248,14 @@ def dropout_call(drop: Drop, x: View, y: View, mask: View | None, seed: View, ru
 
 
 def uniform_call(y: View, seed: View, low: float, high: float) -> Call:
-    """Numbers from low to below high."""
+    """Return the launch that draws numbers from low to below high."""
     total = math.prod(y.shape)
     words: dict[str, Argument] = {"y": y, "seed": seed, "low": low, "width": high - low, "count": total}
     return Call.named(UniformSpec(y.type.dtype), words, -(-total // PIECE), _grain(total), SCRATCH)
 
 
 def normal_call(y: View, seed: View, mean: float, deviation: float) -> Call:
-    """Numbers of a normal distribution."""
+    """Return the launch that draws numbers of a normal distribution."""
     total = math.prod(y.shape)
     words: dict[str, Argument] = {"y": y, "seed": seed, "low": mean, "width": deviation, "count": total}
     return Call.named(
@@ -261,7 +264,7 @@ def normal_call(y: View, seed: View, mean: float, deviation: float) -> Call:
 
 
 def bernoulli_call(x: View, y: View, seed: View) -> Call:
-    """Ones with the chances in x."""
+    """Return the launch that draws ones with the probabilities in x."""
     total = math.prod(y.shape)
     words: dict[str, Argument] = {"y": y, "x": x, "seed": seed, "count": total}
     spec = BernoulliSpec((y.type.dtype, x.type.dtype))

@@ -1,5 +1,5 @@
-"""Quotients of floats rounded down, and remainders, exact as C's fmod: computed in float64, where those of quotients
-below 2^28 are exact. For remainders of others, and infinities, the C library is asked, element by element."""
+"""Quotients of floats rounded down, and remainders, exact as C's fmod. They are computed in float64, where remainders
+of quotients below 2^28 are exact; for others, and infinities, the C library is called, element by element."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cenote.kernels.elementwise.library import any_lane, by_library, with_sign
 
 
 def remainder(k: Kernel, a: Value, b: Value) -> Value:
-    """What is left of a, with its sign."""
+    """Remainder of a / b, with the sign of a."""
     return _remainder(k, a.to(F64), b.to(F64)).to(F32) if a.type is F32 else integers.remainder(k, a, b)
 
 
 def modulo(k: Kernel, a: Value, b: Value) -> Value:
-    """What is left of a, with the sign of b."""
+    """Remainder of a / b, with the sign of b."""
     if a.type is not F32:
         return integers.modulo(k, a, b)
     wide, by = a.to(F64), b.to(F64)
@@ -27,11 +27,11 @@ def modulo(k: Kernel, a: Value, b: Value) -> Value:
 
 
 def floor_quotient(k: Kernel, a: Value, b: Value) -> Value:
-    """a / b rounded down: Python's //, which is what is left when the remainder is gone: 5 // 0.1 is 49 (0.1 is a
-    little more than a tenth), -1 // inf is -1, and inf // 2 NaN, while x // 0 is x / 0.
+    """Divide a by b, rounded down: Python's //, the exact quotient after the remainder is subtracted: 5 // 0.1 is 49
+    (0.1 is a little more than a tenth), -1 // inf is -1, and inf // 2 NaN, while x // 0 is x / 0.
 
     The quotient of float32 in float64 lies on the same side of every whole number as the exact one; that of float64
-    may have been rounded up to one: then a multiply-add tells.
+    may have been rounded up to one: then a multiply-add decides.
     """
     if not a.type.is_float:
         return integers.floor_quotient(k, a, b)
@@ -47,7 +47,7 @@ def floor_quotient(k: Kernel, a: Value, b: Value) -> Value:
 
 
 def _left(k: Kernel, a: Value, b: Value, quotient: Value) -> Value:
-    """a - quotient * b, rounded once."""
+    """Compute a - quotient * b, rounded once."""
     if k.target.has_fma:
         return k.fma(-quotient, b, a)
     return by_library(k, "fma", -quotient, b, a)

@@ -8,8 +8,9 @@ from cenote.codegen.values import F32, Value
 
 
 def round_even(kernel: Kernel, x: Value) -> Value:
-    """Nearest whole number, halves to the even one, the sign of zero kept. No rounding instruction is needed."""
-    if kernel.target.has_fma:  # and so one that rounds
+    """Round to the nearest whole number, halves to the even one; the sign of zero is kept. No rounding instruction is
+    needed."""
+    if kernel.target.has_fma:  # such targets have rounding instructions too
         return kernel.intrinsic("roundeven", x)
     limit = 2.0 ** (23 if x.type is F32 else 52)
     size = kernel.absolute(x)
@@ -18,7 +19,7 @@ def round_even(kernel: Kernel, x: Value) -> Value:
 
 
 def floor(kernel: Kernel, x: Value) -> Value:
-    """Down to a whole number."""
+    """Round down to a whole number."""
     if kernel.target.has_fma:
         return kernel.intrinsic("floor", x)
     rounded = round_even(kernel, x)
@@ -26,7 +27,7 @@ def floor(kernel: Kernel, x: Value) -> Value:
 
 
 def ceil(kernel: Kernel, x: Value) -> Value:
-    """Up to a whole number."""
+    """Round up to a whole number."""
     if kernel.target.has_fma:
         return kernel.intrinsic("ceil", x)
     rounded = round_even(kernel, x)
@@ -34,7 +35,7 @@ def ceil(kernel: Kernel, x: Value) -> Value:
 
 
 def truncate(kernel: Kernel, x: Value) -> Value:
-    """Toward zero, to a whole number."""
+    """Round toward zero to a whole number."""
     if kernel.target.has_fma:
         return kernel.intrinsic("trunc", x)
     rounded = round_even(kernel, kernel.absolute(x))

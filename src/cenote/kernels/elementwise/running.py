@@ -27,7 +27,7 @@ _WORK = 1 << 14  # elements of a piece of work
 
 @dataclass(frozen=True)
 class RunningSpec(KernelSpec):
-    """`product` or sum; `lanes` columns at once."""
+    """Kernel of a running `product` or sum; `lanes` columns at once."""
 
     dtype: np.dtype[Any]
     product: bool
@@ -81,7 +81,7 @@ def _widened(x: Pointer, place: Value, lanes: int) -> Value:
 def running_call(
     x: View, y: View, axis: int, product: bool, exclusive: bool, reverse: bool, target: Target
 ) -> Call:
-    """The launch for dense views of one type."""
+    """Return the launch for dense views of one type."""
     lanes = 1 if axis == len(x.shape) - 1 else target.vector_bytes // 8
     spec = RunningSpec(x.type.dtype, product, exclusive, reverse, lanes)
     extent, columns = x.shape[axis], math.prod(x.shape[axis + 1 :])

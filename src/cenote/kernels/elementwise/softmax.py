@@ -43,8 +43,8 @@ LONG = 1 << 16  # elements of a line
 
 @dataclass(frozen=True)
 class SoftmaxSpec(KernelSpec):
-    """`along`: the axis has stride 1; else columns beside each other are done together. `long`: lines are longer than
-    the caches, so that exponentials are computed twice and memory is read twice only."""
+    """Kernel of softmax. `along`: the axis has stride 1; else neighbouring columns are computed together. `long`:
+    lines exceed the caches, so that exponentials are computed twice and memory is read only twice."""
 
     logarithm: bool
     along: bool
@@ -144,7 +144,7 @@ class SoftmaxSpec(KernelSpec):
 
 
 class _Line:
-    """The largest element of a line and the sum of exponentials of the differences from it."""
+    """Reductions of a line: its largest element and the sum of exponentials of the differences from it."""
 
     def __init__(self, k: Kernel, x: Pointer, lanes: int) -> None:
         self.k, self.x, self.lanes, self.compute = k, x, lanes, compute_type(x)
@@ -153,7 +153,7 @@ class _Line:
         return [self.k.variable(self.k.constant(self.compute, value, self.lanes)) for _ in range(number)]
 
     def largest(self, begin: Value, end: Value) -> Value:
-        """NaN is passed over: its exponential makes the sum NaN, and so the whole line."""
+        """Return the largest element. NaN is skipped: its exponential makes the sum NaN, and so the whole line."""
         k, low = self.k, self.k.constant(self.compute, float("-inf"), self.lanes)
         chains, single = self._chains(float("-inf")), k.variable(k.constant(self.compute, float("-inf")))
 
@@ -169,7 +169,7 @@ class _Line:
         return k.max_drop_nan(k.reduce(both, "max_drop_nan"), single.value)
 
     def total(self, begin: Value, end: Value, largest: Value, waiting: Pointer | None) -> Value:
-        """The sum, in float64 from piece to piece; exponentials are written to `waiting`."""
+        """Return the sum, in float64 from piece to piece; exponentials are written to `waiting`."""
         k, total = self.k, self.k.variable(self.k.constant(F64, 0.0))
         for first in k.range(begin, end, PIECE):
             last = k.select(first + PIECE < end, first + PIECE, end)
@@ -192,7 +192,7 @@ class _Line:
         return (k.reduce((a + b) + (c + d), "add") + single.value).to(F64)
 
     def in_pieces(self, count: Value) -> tuple[Value, Value]:
-        """Both in one pass over memory: the sum is scaled down when a piece holds a larger element."""
+        """Return both in one pass over memory: the sum is scaled down when a piece holds a larger element."""
         k, compute = self.k, self.compute
         low = k.constant(compute, float("-inf"))
         largest, total = k.variable(low), k.variable(k.constant(F64, 0.0))
@@ -200,7 +200,7 @@ class _Line:
             last = k.select(first + PIECE < count, first + PIECE, count)
             before = largest.value
             now = k.maximum(before, self.largest(first, last))
-            # Nothing but -infinity so far: their exponentials are 0, not those of -inf - (-inf).
+            # Only -infinity so far: their exponentials are 0, not those of -inf - (-inf).
             shift = k.select(now.equals(float("-inf")), k.constant(compute, 0.0), now)
             factor = k.select(now.equals(before), k.constant(compute, 1.0), math.exp_falling(k, before - now))
             total.value = total.value * factor.to(F64) + self._piece(first, last, shift, None)
@@ -209,7 +209,7 @@ class _Line:
 
 
 def softmax_call(x: View, y: View, axes: Sequence[int], logarithm: bool, target: Target) -> Call:
-    """Softmax over neighbouring axes (one, or all from one on), which must be dense as one."""
+    """Return the launch of softmax over neighbouring axes (one, or all from one on), which must be dense as one."""
     first, last = axes[0], axes[-1] + 1
     count = prod(x.shape[first:last])
     x_step, y_step = x.strides[last - 1], y.strides[last - 1]

@@ -1,4 +1,4 @@
-"""What normalising kernels share: sums over runs of elements, and the factor and shift that follow from them.
+"""Sums over runs of elements for normalising kernels, and the factor and shift that follow from them.
 
 Sums of float32 and narrower types run in float32, 4,096 elements at a time, in as many chains as hide the latency of an
 addition; the sums of these pieces are added in float64. So no chain is longer than 64 additions, whatever the row.
@@ -28,16 +28,17 @@ _LINE = 64
 
 
 def goes_past_caches(x: View, y: View) -> bool:
-    """Whether a result is so large that its lines should not be read before they are written, nor kept.
+    """Whether a result is so large that its cache lines should be neither read before they are written, nor kept.
 
-    A third of the traffic: layer_norm of [4096, 4096] float32 takes 9 ms so, else 16 (Sapphire Rapids, one thread).
+    That saves a third of the traffic: layer_norm of [4096, 4096] float32 takes 9 ms so, else 16 (Sapphire Rapids, one
+    thread).
     """
     return bool(y.type.nbytes >= PAST_CACHES) and x.slot != y.slot
 
 
 def write(k: Kernel, x: Pointer, y: Pointer, count: Value, lanes: int, past_caches: bool, made: Made) -> None:
-    """Write `count` elements from y on, vector by vector; past the caches from where a vector is aligned, unless that
-    is where x lies, whose lines are in the caches."""
+    """Write `count` elements from y on, vector by vector; past the caches from the first aligned vector on, unless x
+    lies in the same place, whose lines are in the caches."""
     nbytes = x.element.nbytes
 
     def plain(place: Value, width: int, mask: Value | None, _: int) -> None:
@@ -65,8 +66,8 @@ def compute_type(x: Pointer) -> Scalar:
 
 
 def walk(k: Kernel, begin: Value, end: Value, lanes: int, nbytes: int, body: Body) -> None:
-    """Vectors, four at a time (the body is told which of them), then single ones, then the rest under a mask (one by
-    one for types below 32 bits)."""
+    """Emit loops over vectors, four at a time (the body gets the number of each), then single ones, then the rest
+    under a mask (one by one for types below 32 bits)."""
     step = lanes * UNROLL
     wide = begin + (end - begin) // step * step
     whole = begin + (end - begin) // lanes * lanes
@@ -102,7 +103,8 @@ def sums(
     largest: bool = False,
     wide: bool = False,
 ) -> list[Value]:
-    """Sums (or the largest) of the values that a formula makes of each element, in float64, always in one order."""
+    """Return sums (or the largest) of the values that a formula gives for each element, in float64, in
+    a fixed order."""
     compute = F64 if wide else compute_type(runs.x)
     zero, one = k.constant(compute, 0.0, lanes), k.constant(compute, 0.0)
 
@@ -153,7 +155,7 @@ class Moments:
     spread: Value
 
     def factor(self, k: Kernel, statistic: str, outside: bool, epsilon: Value) -> Value:
-        """What values are multiplied by: a norm is at least epsilon, a norm of 0 gives 0."""
+        """Factor that values are multiplied by: a norm is at least epsilon, a norm of 0 gives 0."""
         if statistic == CENTRED or statistic == "rms":
             if outside:
                 return 1.0 / (k.square_root(self.spread) + epsilon)
@@ -165,7 +167,7 @@ class Moments:
 
 
 class Centre:
-    """Subtracts a float64 mean from values of less precision: its rounded part here, the rest by the shift."""
+    """Subtraction of a float64 mean from values of less precision: its rounded part here, the rest by the shift."""
 
     def __init__(self, mean: Value, compute: Scalar) -> None:
         self.high = mean.to(compute)
@@ -176,7 +178,7 @@ class Centre:
 
 
 def row_moments(k: Kernel, statistic: str, runs: Runs, lanes: int, wide: bool = False) -> Moments:
-    """Of all elements of some runs.
+    """Return the moments of all elements of some runs.
 
     The mean is that of a first pass, corrected by a second one, which sums differences from it: a mean far from zero
     costs nothing.

@@ -1,12 +1,12 @@
-"""Trigonometric, hyperbolic and inverse functions of float32, computed in float64: the result is rounded once, with an
-error below 0.51 units in the last place. The sign of zero, infinities and NaN are those of C.
+"""Trigonometric, hyperbolic and inverse functions of float32, computed in float64: the result is rounded once, with
+an error below 0.51 units in the last place. The sign of zero, infinities and NaN are those of C.
 
 Sines and cosines of angles up to 1600 are computed in float32 where there are fused instructions: an error below 1.3
 units, in half the time.
 
-Angles are reduced by the nearest multiple of pi, whose product with the first part of pi is subtracted exactly: by one
-fused instruction, or in parts of 26 bits times a multiple below 2^27. Beyond, which no network means, the C library is
-asked, element by element.
+Angles are reduced by the nearest multiple of pi, whose product with the first part of pi is subtracted exactly: by
+one fused instruction, or in parts of 26 bits times a multiple below 2^27. For larger angles, which networks do not
+have, the C library is called, element by element.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ Formula = Callable[[Kernel, Value], Value]
 
 
 def _in_double(function: Formula) -> Formula:
-    """The function of a float32 by one of float64."""
+    """Return the function of a float32, computed by one of float64."""
     return lambda k, x: function(k, x.to(F64)).to(F32)
 
 
 def _angle(quarter: int, name: str) -> Formula:
-    """The sine (from quarter 0) or cosine (from quarter 1)."""
+    """Return the sine (from quarter 0) or cosine (from quarter 1)."""
 
     def function(k: Kernel, x: Value) -> Value:
         wide = x.to(F64)
@@ -68,7 +68,7 @@ def _angle(quarter: int, name: str) -> Formula:
 
 
 def _wave(k: Kernel, x: Value, quarter: int) -> Value:
-    """The sine of what is left of x beside the nearest multiple of pi or, of a cosine, of pi and a half."""
+    """Sine of the difference between x and the nearest multiple of pi or, for a cosine, of pi and a half."""
     magic = 1.5 * 2.0**52
     shifted = k.fma(x, k.constant(F64, 1.0 / constants.pi), k.constant(F64, -0.5 * quarter)) + magic
     turns = shifted - magic + 0.5 * quarter
@@ -87,7 +87,7 @@ def _wave(k: Kernel, x: Value, quarter: int) -> Value:
 
 
 def _in_single(quarter: int, name: str) -> Formula:
-    """`_angle` by float32 where no lane holds a large one."""
+    """Return `_angle`, computed in float32 where no lane holds a large angle."""
     wide = _angle(quarter, name)
 
     def function(k: Kernel, x: Value) -> Value:
@@ -103,7 +103,8 @@ def _in_single(quarter: int, name: str) -> Formula:
 
 
 def _quarter_wave(k: Kernel, x: Value, quarter: int) -> Value:
-    """The sine or cosine of r + low, what the nearest multiple of pi/2 leaves of x, whichever its quarter asks for."""
+    """Sine or cosine (as the quarter requires) of r + low, the difference between x and the nearest
+    multiple of pi/2."""
     high, middle, rest = (k.constant(F32, -part) for part in _HALF_PI_IN_SINGLES)
     magic = 1.5 * 2.0**23
     shifted = k.fma(x, k.constant(F32, 2.0 / constants.pi), k.constant(F32, magic))
@@ -131,7 +132,7 @@ def _tangent(k: Kernel, x: Value) -> Value:
 
 
 def _arc_tangent(k: Kernel, x: Value) -> Value:
-    """By atan(x) = 2 atan(x / (1 + sqrt(1 + x²))), twice, of 1/x where x is above 1."""
+    """Compute atan(x) as 2 atan(x / (1 + sqrt(1 + x²))), twice, of 1/x where x is above 1."""
     size = k.absolute(x)
     large = size > 1.0
     t = k.select(large, 1.0 / size, size)

@@ -1,4 +1,4 @@
-"""Pick channels of channel-blocked tensors into another one, in any order.
+"""Gather of channels of channel-blocked tensors into another one, in any order.
 
     for row in begin .. end:                    emitted; a row of pixels of one picture
         for block of the output:                unrolled: which lanes come from where is known now
@@ -25,14 +25,15 @@ STRIDES = ("image", "block", "plane", "row")
 
 @dataclass(frozen=True)
 class ChannelGatherSpec(KernelSpec):
-    """`sources`: (tensor, channel) of each output channel. The elements are moved as 32-bit words."""
+    """Kernel that gathers channels. `sources`: (tensor, channel) of each output channel. Elements are moved as 32-bit
+    words."""
 
     sources: Sources
     tensors: int
 
     @property
     def names(self) -> list[str]:
-        """Of the tensors."""
+        """Names of the tensors."""
         return [*(f"x{i}" for i in range(self.tensors)), "y"]
 
     @property
@@ -76,7 +77,7 @@ class ChannelGatherSpec(KernelSpec):
 def _shuffled(
     k: Kernel, vectors: Sequence[Value], inputs: Sequence[tuple[int, int]], wanted: Sources, lanes: int
 ) -> Value:
-    """One vector with the wanted lanes; lanes past the last channel hold anything."""
+    """Return one vector with the wanted lanes; lanes past the last channel hold anything."""
     homes = [(inputs.index((tensor, channel // lanes)), channel % lanes) for tensor, channel in wanted]
     homes += [(-1, 0)] * (lanes - len(homes))
     if (

@@ -1,4 +1,4 @@
-"""Copies and fills of parts of tensors: what Concat, Pad and Slice are made of.
+"""Copies and fills of parts of tensors, for Concat, Pad and Slice.
 
 They are the elementwise kernel's identity on the bits, so any type of 1, 2, 4 or 8 bytes will do, plain or blocked.
 """
@@ -23,7 +23,7 @@ def can_copy(dtype: np.dtype[Any]) -> bool:
 
 
 def box_of(view: View, begins: Sequence[int], shape: Sequence[int]) -> View:
-    """The part of a tensor from `begins` on. A blocked tensor is cut between whole blocks of channels only."""
+    """Return the part of a tensor from `begins` on. A blocked tensor is cut between whole blocks of channels only."""
     places = list(begins)
     if view.layout.is_blocked:
         assert places[1] % view.layout.lanes == 0, "a part of a blocked tensor begins inside a block"
@@ -34,14 +34,15 @@ def box_of(view: View, begins: Sequence[int], shape: Sequence[int]) -> View:
 
 
 def copy_call(x: View, y: View, target: Target) -> Call:
-    """x to y: equal shapes, types and lanes; strides may differ outside of the last axis."""
+    """Return the call that copies x to y: equal shapes, types and lanes; strides may differ outside of
+    the last axis."""
     source, result = _bits(x), _bits(y)
     strides = operand_of(source, result).strides if source.type.size > 1 else x.strides
     return elementwise_call("identity", (), [Operand(source, strides)], result, target)
 
 
 def fill_call(value: Array, y: View, target: Target) -> Call:
-    """One value (an array of one element of y's type) everywhere in y."""
+    """Return the call that fills y with one value (an array of one element of y's type)."""
     result = _bits(y)
     bits = value.reshape(1).view(result.type.dtype)
     return elementwise_call(
@@ -50,6 +51,6 @@ def fill_call(value: Array, y: View, target: Target) -> Call:
 
 
 def _bits(view: View) -> View:
-    """The same memory as unsigned integers."""
+    """View the same memory as unsigned integers."""
     size = view.type.dtype.itemsize
     return dataclasses.replace(view, type=TensorType(np.dtype(f"u{size}"), view.type.shape))

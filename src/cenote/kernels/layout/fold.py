@@ -1,4 +1,4 @@
-"""Columns added up to images: what unfolding an image gave, folded back.
+"""Columns added up to images: the inverse layout of unfolding (col2im).
 
     for item in begin .. end:                    emitted; an item is one row of one plane
         sums of the row: scratch, zeros          emitted
@@ -36,7 +36,7 @@ _WORK = 1 << 15  # elements of a piece of work
 
 @dataclass(frozen=True)
 class FoldSpec(KernelSpec):
-    """`adjacent`: windows lie one element apart along the width."""
+    """Kernel that folds columns. `adjacent`: windows lie one element apart along the width."""
 
     dtype: np.dtype[Any]
     lanes: int
@@ -78,7 +78,7 @@ class FoldSpec(KernelSpec):
         return k
 
     def _windows(self, k: Kernel, axis: str, place: Value) -> Iterator[tuple[Value, Value]]:
-        """Taps along an axis under which a window has this place, and the window's number."""
+        """Yield taps along an axis under which a window has this place, and the window's number."""
         n = k.number
         for tap in k.range(0, n(f"window_{axis}")):
             begin = place + n(f"pad_{axis}") - tap * n(f"dilation_{axis}")
@@ -87,7 +87,7 @@ class FoldSpec(KernelSpec):
                 yield tap, window
 
     def _add(self, k: Kernel, sums: Pointer, x: Pointer, tap: Value) -> None:
-        """One tap of all windows along the width, but for those whose tap lies in the border."""
+        """Add one tap of all windows along the width, except windows whose tap lies in the border."""
         n = k.number
         stride, shift = (
             n("stride_w"),
@@ -116,19 +116,19 @@ class Windows:
 
     @staticmethod
     def of(*values: Sequence[int]) -> Windows:
-        """Of the six, each given per axis."""
+        """Make windows of the six values, each given per axis."""
         return Windows(tuple(zip(*values, strict=True)))
 
     @property
     def words(self) -> dict[str, Argument]:
-        """The numbers of a call; axes that are missing come first."""
+        """Numbers of a call; missing axes come first."""
         alone = (1, 1, 1, 1, 0, 1)
         axes = ((alone,) * (len(AXES) - len(self.axes))) + self.axes
         return dict(zip(NUMBERS, [number for axis in axes for number in axis], strict=True))
 
 
 def fold_call(x: View, y: View, windows: Windows, target: Target) -> Call:
-    """The launch for dense columns (N, C * taps, places) and images (N, C, *spatial)."""
+    """Return the launch for dense columns (N, C * taps, places) and images (N, C, *spatial)."""
     dtype = y.type.dtype
     lanes = vector_lanes(dtype, target) if is_float(dtype) or dtype.itemsize >= 4 else 16
     width, step = windows.axes[-1][0], windows.axes[-1][3]

@@ -30,7 +30,8 @@ MOST = 4
 
 @dataclass(frozen=True)
 class InterleaveSpec(KernelSpec):
-    """`count` rows of elements of `nbytes`, which in the run lie `step` apart; `weaves` rows into a run, or deals."""
+    """Kernel of `count` rows of elements of `nbytes`, which in the run lie `step` apart; `weaves` rows into a run, or
+    deals."""
 
     weaves: bool
     nbytes: int
@@ -55,7 +56,7 @@ class InterleaveSpec(KernelSpec):
             y, x = axis_pointers(k, self.outer, ("y", "x"), item // pieces)
             begin = item % pieces * PIECE
             end = k.minimum(begin + PIECE, places)
-            # A run's last elements may not be there: a vector of it needs one place more than it has.
+            # A run's last elements may be missing: a vector of it needs one place more than it has.
             inside = k.minimum(end, places - (0 if self.step == self.count else 1))
             whole = begin + k.maximum(inside - begin, k.integer(0)) // lanes * lanes
             for place in k.range(begin, whole, lanes):
@@ -87,7 +88,7 @@ def _run(part: int, lanes: int) -> range:
 
 
 def _joined(k: Kernel, vectors: Sequence[Value]) -> Value:
-    """Vectors one behind the other; three with a fourth of anything."""
+    """Join vectors one behind the other; three are joined with a fourth of anything."""
     while len(vectors) > 1:
         lanes = vectors[0].lanes
         pairs = [
@@ -103,11 +104,11 @@ def _joined(k: Kernel, vectors: Sequence[Value]) -> Value:
 
 
 def interleave_call(x: View, axes: Sequence[Axis], y: View, target: Target) -> Call | None:
-    """The call for axes (extent, [step in y, step in x]) that no other kernel copies in vectors, or None."""
-    found = _weave(axes) or _deal(axes)
-    if found is None:
+    """Return the call for axes (extent, [step in y, step in x]) that no other kernel copies in vectors, or None."""
+    arrangement = _weave(axes) or _deal(axes)
+    if arrangement is None:
         return None
-    weaves, count, step, places, row, outer = found
+    weaves, count, step, places, row, outer = arrangement
     nbytes = y.type.dtype.itemsize
     lanes = min(target.vector_bytes // nbytes, 16)
     spec = InterleaveSpec(weaves, nbytes, count, step, lanes, len(outer))
@@ -126,7 +127,7 @@ Found = tuple[bool, int, int, int, int, Sequence[Axis]]
 
 
 def _weave(axes: Sequence[Axis]) -> Found | None:
-    """The last axis of y is short, and the axis before it is dense in x."""
+    """Match a short last axis of y behind an axis that is dense in x."""
     if len(axes) < 2 or is_size(axes[-1][0]) or not 2 <= axes[-1][0] <= MOST:
         return None
     count, (_, row) = axes[-1]
@@ -135,7 +136,8 @@ def _weave(axes: Sequence[Axis]) -> Found | None:
 
 
 def _deal(axes: Sequence[Axis]) -> Found | None:
-    """The last axis of y lies in steps of 2 to 4 in x; an axis of as many elements or fewer may fill the steps."""
+    """Match a last axis of y that lies in steps of 2 to 4 in x; an axis of as many elements or fewer may fill the
+    steps."""
     places, (_, step) = axes[-1]
     if is_size(step) or not 2 <= step <= MOST:
         return None

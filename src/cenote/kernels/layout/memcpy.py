@@ -22,7 +22,7 @@ NUMBERS = ("run", "middle", "inner", "x0", "x1", "x2", "y0", "y1", "y2")  # byte
 
 @dataclass(frozen=True)
 class MemcpySpec(KernelSpec):
-    """Copy rows of bytes; nothing to specialise on."""
+    """Kernel that copies rows of bytes; nothing is specialised."""
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -42,7 +42,7 @@ class MemcpySpec(KernelSpec):
 
 
 def memcpy_call(x: View, y: View) -> Call:
-    """Copy x to y: same type, same lanes; halos and outer strides may differ."""
+    """Return the call that copies x to y: same type, same lanes; halos and outer strides may differ."""
     extents, x_strides, y_strides = list(_axes(x)), list(x.strides), list(y.strides)
     if not x.type.size:  # strides around empty axes need not join
         extents, x_strides, y_strides = [0], [1], [1]

@@ -26,14 +26,14 @@ AXES = "ncdhw"  # picture, channel or block, depth, height, width
 
 
 def deep_strides(view: View) -> tuple[int, int, int, int, int]:
-    """Steps in elements along (n, channel or block, depth, height, width); 0 along axes that are missing."""
+    """Return steps in elements along (n, channel or block, depth, height, width); 0 along missing axes."""
     n, c, *spatial = view.strides
     filled = [0] * (3 - len(spatial)) + spatial
     return (n, c, filled[0], filled[1], filled[2])
 
 
 def _strides(name: str, strides: Sequence[int]) -> dict[str, int]:
-    """The words for what `deep_strides` gives."""
+    """Words for the strides that `deep_strides` gives."""
     return {f"{name}_{axis}": stride for axis, stride in zip(AXES, strides, strict=True)}
 
 
@@ -46,8 +46,8 @@ def deep_sizes(view: View) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class ReorderSpec(KernelSpec):
-    """Plain to blocked (`to_blocked`) or back. `bytes` is an element's size; `dense`: what lies contiguous on the plain
-    side."""
+    """Kernel from plain to blocked (`to_blocked`) or back. `bytes` is an element's size; `dense`: the axes that are
+    contiguous on the plain side."""
 
     to_blocked: bool
     lanes: int
@@ -74,7 +74,7 @@ class ReorderSpec(KernelSpec):
         return k
 
     def _row(self, k: Kernel, plain: Pointer, blocked: Pointer, left: Value) -> None:
-        """One row of one block, which has `left` or `lanes` channels, whichever is less."""
+        """Move one row of one block, which has `left` or `lanes` channels, whichever is less."""
         width, lanes = k.number("width"), self.lanes
         if self.dense == "channels":
             self._pixels(k, plain, blocked, left)
@@ -97,8 +97,8 @@ class ReorderSpec(KernelSpec):
     def _squares(
         self, k: Kernel, plain: Pointer, blocked: Pointer, channels: Sequence[Value], end: Value
     ) -> None:
-        """The pixels of a row up to `end`, as many as lanes at a time. The last are as many as the others, too: some
-        pixels are moved twice (one by one, 8 of 56 took half of a row's time)."""
+        """Move the pixels of a row up to `end`, as many as lanes at a time. The last step moves as many as the
+        others, too: some pixels are moved twice (one by one, 8 of 56 took half of a row's time)."""
         lanes = self.lanes
         last = end - lanes
         for first in k.range(0, end, lanes):
@@ -113,7 +113,7 @@ class ReorderSpec(KernelSpec):
                     (plain + c).store(vector, w)
 
     def _pixels(self, k: Kernel, plain: Pointer, blocked: Pointer, left: Value) -> None:
-        """One row whose channels lie side by side."""
+        """Move one row whose channels lie side by side."""
         width, none, lanes = k.number("width"), k.integer(0), self.lanes
         ragged = left < lanes
         for mask, count in (
@@ -136,9 +136,8 @@ def _offset(k: Kernel, side: str, place: dict[str, Value]) -> Value:
 
 
 def reorder_call(x: View, y: View) -> Call:
-    """Copy between a plain and a blocked view of one type; halos are left alone, junk lanes get anything. The plain one
-    may have any strides: its axes may lie in another order.
-    """
+    """Return the call that copies between a plain and a blocked view of one type. Halos are not written, junk lanes
+    get anything. The plain view may have any strides: its axes may lie in another order."""
     to_blocked = y.layout.is_blocked
     plain, blocked = (x, y) if to_blocked else (y, x)
     lanes, nbytes = blocked.layout.lanes, plain.type.dtype.itemsize
@@ -167,7 +166,7 @@ def reorder_call(x: View, y: View) -> Call:
 
 
 def _rows_join(strides: Sequence[int], sizes: tuple[int, int, int], step: int) -> bool:
-    """True when all pixels of a channel lie `step` apart in one run."""
+    """Whether all pixels of a channel lie `step` apart in one run."""
     depth, height, width = sizes
     rows = (not is_size(height) and height == 1) or strides[3] == width * step
     return strides[4] == step and rows and (depth == 1 or strides[2] == height * width * step)
@@ -193,7 +192,7 @@ HALO_NUMBERS = (
 
 @dataclass(frozen=True)
 class HaloSpec(KernelSpec):
-    """Zeros into the halo of a blocked view. `bytes` is an element's size."""
+    """Kernel that writes zeros into the halo of a blocked view. `bytes` is an element's size."""
 
     lanes: int
     bytes: int
@@ -213,7 +212,7 @@ class HaloSpec(KernelSpec):
         return k
 
     def _row(self, k: Kernel, row: Pointer, d: Value, h: Value) -> None:
-        """All of a row in the halo; only the ends of a row inside."""
+        """Write zeros to all of a row in the halo, and to the ends of a row inside."""
         inside = (d >= k.number("d_begin")) & (d < k.number("d_end"))
         inside = inside & (h >= k.number("h_begin")) & (h < k.number("h_end"))
         width, zero = k.number("width"), k.constant(BITS[self.bytes], 0, self.lanes)
@@ -224,7 +223,7 @@ class HaloSpec(KernelSpec):
 
 
 def zero_halo_call(view: View) -> Call:
-    """Write zeros to the halo of a blocked view; no items when it has none."""
+    """Return the call that writes zeros to the halo of a blocked view; it has no items when there is no halo."""
     layout, shape = view.layout, view.shape
     nbytes = view.type.dtype.itemsize
     if not layout.is_blocked or not any(begin or end for begin, end in layout.halo):
@@ -268,7 +267,7 @@ def _interior(shape: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class PadSpec(KernelSpec):
-    """A plain tensor into a larger one with zeros around its rows. `bytes` is an element's size."""
+    """Kernel that copies a plain tensor into a larger one with zeros around its rows. `bytes` is an element's size."""
 
     bytes: int
 
@@ -319,7 +318,8 @@ class PadSpec(KernelSpec):
 
 
 def pad_call(x: View, y: View, begins: Sequence[int]) -> Call:
-    """Copy plain x into the dense plain y of larger spatial extents, `begins` zeros before it along each axis."""
+    """Return the call that copies plain x into the dense plain y of larger spatial extents, with `begins` zeros
+    before it along each axis."""
     (depth, height, width), to = deep_sizes(x), deep_sizes(y)
     first = (0,) * (3 - len(begins)) + tuple(begins)
     items = x.shape[0] * x.shape[1] * to[0] * to[1]

@@ -1,4 +1,4 @@
-"""Copies whose every axis has a table of where its places lie: borders of any kind, and the like.
+"""Copies by tables: every axis of the result may have a table of its places in x (borders of any kind, and the like).
 
     y[…, i, j] = x[… + table_i[i] + table_j[j]]
 
@@ -26,14 +26,14 @@ from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named,
 from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
 
 ENDS = ("table", "rolled", "filled")
-"""The places beside `middle`: one by one, by a table; those before it lie side by side behind it in x; or all are one
-element, as are whole rows where a table says -1."""
+"""Places beside `middle`. "table": one by one, by a table. "rolled": those before it lie side by side behind it in x.
+"filled": all are one element, as are whole rows where a table has -1."""
 
 
 @dataclass(frozen=True)
 class TakeSpec(KernelSpec):
-    """Elements of `nbytes`, `lanes` at once; so many `outer` axes by strides, so many by tables beside the rows. `ends`
-    is one of ENDS."""
+    """Kernel for elements of `nbytes`, `lanes` at once; it walks `outer` axes by strides, and `tables` axes beside
+    the rows by tables. `ends` is one of ENDS."""
 
     nbytes: int
     lanes: int
@@ -78,13 +78,13 @@ class TakeSpec(KernelSpec):
         return k
 
     def _places(self, k: Kernel, row: Value) -> list[Value]:
-        """What the tables say of a row."""
-        found = []
+        """Return the entries of the tables for a row."""
+        entries = []
         for axis in reversed(range(self.tables)):
             places = k.number(f"places_{axis}")
             place, row = (row % places, row // places) if axis else (row, row)
-            found.append(k.pointer(f"table_{axis}").load(place))
-        return found
+            entries.append(k.pointer(f"table_{axis}").load(place))
+        return entries
 
     def _by_table(self, k: Kernel, y: Pointer, x: Pointer, begin: Value, end: Value) -> None:
         for column in k.range(begin, end):
@@ -101,8 +101,10 @@ class TakeSpec(KernelSpec):
             y.store(k.shuffle(value, value, range(lanes)), at)
 
     def _vectors(self, k: Kernel, length: Value) -> Iterator[tuple[Value, int]]:
-        """Emitted steps over a run: places, and the elements at each, whole vectors and then halves of them, of those …
-        (A last vector that overlaps the one before it is slower: rows of 58 float32 take 1.08 times as long.)"""
+        """Emit steps over a run: yields places, and the number of elements at each, whole vectors and then halves,
+        quarters … (A last vector that overlaps the one before it is slower: rows of 58 float32 take 1.08 times as
+        long.)
+        """
         for at in k.range(0, length // self.lanes * self.lanes, self.lanes):
             yield at, self.lanes
         lanes = self.lanes // 2
@@ -114,7 +116,8 @@ class TakeSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class TakenAxis:
-    """One axis of the result: its extent, and the table of where its places lie in x (in elements); None: `step`."""
+    """One axis of the result: its extent, and the table of its places in x (in elements); without a table they lie
+    `step` apart."""
 
     extent: int
     step: int
@@ -123,8 +126,8 @@ class TakenAxis:
 
 @dataclass(frozen=True)
 class TakenRow:
-    """The last axis: after `before` places come `middle` that lie side by side in x, from `source` on. `ends` is one of
-    ENDS; `fill`: an array of the one element that is elsewhere."""
+    """Last axis: after `before` places come `middle` that lie side by side in x, from `source` on. `ends` is one of
+    ENDS; `fill`: an array of the one element that fills the other places."""
 
     before: int
     middle: int
@@ -134,11 +137,11 @@ class TakenRow:
 
 
 def take_call(x: View, y: View, axes: Sequence[TakenAxis], row: TakenRow, target: Target) -> Call:
-    """The call for a plain dense y of elements of 1, 2, 4 or 8 bytes; the last of `axes` has a table."""
+    """Return the call for a plain dense y of elements of 1, 2, 4 or 8 bytes; the last of `axes` has a table."""
     dtype = np.dtype(f"u{y.type.dtype.itemsize}")
     source, result = (replace(v, type=TensorType(dtype, v.type.shape)) for v in (x, y))
     first = next(i for i, axis in enumerate(axes) if axis.table is not None)
-    # Between axes with tables, one without has the table of its steps.
+    # An axis without a table between axes that have one gets a table of its steps.
     tables = [axis.table for axis in axes[first:]]
     outer = joined_axes(
         [axis.extent for axis in axes[:first]],

@@ -1,15 +1,15 @@
 """Copies that walk their source by any strides: transposed, sliced, reversed, broadcast.
 
-Where source and result share their innermost axis, rows are copied (kernels/layout/copy.py). Where the source is dense
-along another axis of the result, squares are put on their side in registers:
+Where source and result share their innermost axis, rows are copied (kernels/layout/copy.py). Where the source is
+dense along another axis of the result, squares are transposed in registers:
 
     for item in begin .. end:                emitted; a tile: 256 bytes of the source's dense axis by 512 columns
         for column in steps of lanes:        emitted
             for row in steps of lanes:       emitted
                 load `lanes` vectors along the source's dense axis, transpose, store along the result's
 
-The last square of an axis overlaps the one before it. Where one of the two axes is 2 to 4 long, rows are interleaved or
-dealt out (kernels/layout/interleave.py). Everything else is element by element.
+The last square of an axis overlaps the one before it. Where one of the two axes is 2 to 4 long, rows are interleaved
+or dealt out (kernels/layout/interleave.py). Everything else is element by element.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHUNK = 512  # columns of an item: so many pages of the source at most
 
 @dataclass(frozen=True)
 class TransposeSpec(KernelSpec):
-    """Squares of `lanes` elements of so many bytes, or with lanes = 1 single elements."""
+    """Kernel of squares of `lanes` elements of so many bytes, or with lanes = 1 of single elements."""
 
     nbytes: int
     lanes: int
@@ -78,7 +78,7 @@ class TransposeSpec(KernelSpec):
 
     @property
     def tile(self) -> int:
-        """Rows of an item: a few cache lines of the source."""
+        """Number of rows of an item: a few cache lines of the source."""
         return max(self.lanes, 256 // self.nbytes) if self.lanes > 1 else 1
 
     def _squares(
@@ -104,7 +104,8 @@ class TransposeSpec(KernelSpec):
 
 
 def strided_copy_call(x: View, strides: Sequence[int], y: View, target: Target) -> Call:
-    """y[i, j, …] = x[i * strides[0] + j * strides[1] + …], for plain tensors of elements of 1, 2, 4 or 8 bytes."""
+    """Return the call of y[i, j, …] = x[i * strides[0] + j * strides[1] + …], for plain tensors of elements of 1, 2,
+    4 or 8 bytes."""
     dtype = np.dtype(f"u{y.type.dtype.itemsize}")
     source, result = (dataclasses.replace(v, type=TensorType(dtype, v.type.shape)) for v in (x, y))
     axes = joined_axes(y.shape, (y.strides, strides))
@@ -134,8 +135,8 @@ def strided_copy_call(x: View, strides: Sequence[int], y: View, target: Target) 
 
 
 def _rows_call(x: View, axes: list[Axis], y: View, target: Target) -> Call:
-    """Whole rows, in the order in which the source has them: it is read from begin to end, and rows are written where
-    they belong. The other way round the attention heads of (8, 196, 12, 64) take 1.06 times as long."""
+    """Return the call that copies whole rows in the order of the source: it is read from begin to end, and rows are
+    written where they belong. The other way round the attention heads of (8, 196, 12, 64) take 1.06 times as long."""
     outer = sorted(axes[:-1], key=lambda axis: -plain(axis[1][1]))
     ordered = [*outer, *axes[-1:]]
     shape = tuple(extent for extent, _ in ordered)

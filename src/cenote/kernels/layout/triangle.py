@@ -23,7 +23,7 @@ _WORK = 1 << 16  # bytes of a piece of work
 
 @dataclass(frozen=True)
 class TriangleSpec(KernelSpec):
-    """`upper`: the columns from the diagonal on, else those up to it."""
+    """Kernel of a triangle. `upper`: the columns from the diagonal on, else those up to it."""
 
     dtype: np.dtype[Any]
     upper: bool
@@ -54,7 +54,7 @@ class TriangleSpec(KernelSpec):
 
 
 def triangle_call(x: View, y: View, upper: bool, diagonal: int, target: Target) -> Call:
-    """The launch for dense views of one type."""
+    """Return the launch for dense views of one type."""
     dtype = np.dtype(f"u{x.type.dtype.itemsize}")
     rows, columns = x.shape[-2:]
     words: dict[str, Argument] = {"y": y, "x": x, "rows": rows, "columns": columns, "diagonal": diagonal}

@@ -43,9 +43,11 @@ MOST_TAPS = 96  # of an axis that are unrolled, where windows differ
 
 @dataclass(frozen=True)
 class PoolAdaptive(PoolSpec):
-    """`bounds` holds (begin, end) of every output plane, then row, then column. Every window has at least `fewest`
-    columns and `fewest_rows` rows. `columns`: the ranges of columns where they are few enough to be part
-    of the machine code (plain), else empty. With 1, 1 and no columns the kernel does ranges of any size."""
+    """Kernel of pooling over ranges. `bounds` holds (begin, end) of every output plane, then row, then column. Every
+    window has at least `fewest` columns and `fewest_rows` rows. `columns`: the ranges of columns where they are few
+    enough to be part of the machine code (plain), else empty. With 1, 1 and no columns the kernel takes ranges of any
+    size.
+    """
 
     fewest: int
     fewest_rows: int
@@ -74,7 +76,7 @@ class PoolAdaptive(PoolSpec):
         return k
 
     def _first_rows(self, strip: Strip, combined: Pointer, x: Pointer) -> None:
-        """The rows that every window has, together."""
+        """Combine the first rows, of which every window has at least so many."""
         k = strip.k
         rows = [x + k.number("x_h") * row for row in range(min(self.fewest_rows, UNROLLED))]
         for at in spans(k, strip.length, self.lanes, unroll=2):
@@ -101,12 +103,12 @@ class PoolAdaptive(PoolSpec):
                 strip.store(value, y, column * strip.step + channel, factor, column)
 
     def _window(self, strip: Strip, combined: Pointer, low: Value, high: Value) -> Value:
-        """Columns low..high-1: the first ones unrolled, the others in a loop."""
+        """Combine columns low..high-1: the first ones unrolled, the others in a loop."""
         k, step, lanes = strip.k, strip.step, self.out_lanes
         taps = [(combined + low * step).load(step * tap, lanes) for tap in range(min(self.fewest, UNROLLED))]
         total = k.variable(combine_all(k, self.reduction, taps))
         done = low + len(taps)
-        if self.fewest > UNROLLED:  # by as many again, so that sums have short chains
+        if self.fewest > UNROLLED:  # in parts of as many columns, so that sums have short chains
             for start in k.range(done, high - (UNROLLED - 1), UNROLLED):
                 taps = [(combined + start * step).load(step * tap, lanes) for tap in range(UNROLLED)]
                 total.value = combine_all(k, self.reduction, [total.value, *taps])
@@ -122,7 +124,7 @@ class PoolAdaptive(PoolSpec):
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves all ranges."""
+    """Plan any ranges."""
     bounds, geometry, step = problem.bounds, problem.geometry, problem.memory.step
     assert bounds is not None
     fields = range_fields(problem, target)
@@ -142,7 +144,7 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
 
 
 def range_fields(problem: PoolProblem, target: Target) -> dict[str, Any]:
-    """The fields of PoolSpec for ranges."""
+    """Return the fields of PoolSpec for ranges."""
     widest, step = problem.widest(target), problem.memory.step
     out_lanes = 1 if step == 1 else fitting(widest, step)
     return spec_fields(problem, fitting(widest, problem.geometry.size[2] * step), out_lanes)
@@ -157,7 +159,7 @@ def range_build(
     variants: tuple[PoolSpec, ...] = (),
     chosen: int = 0,
 ) -> Build:
-    """What builds the call for ranges: an item is a plane of the output."""
+    """Return the builder of the call for ranges: an item is a plane of the output."""
     geometry = problem.geometry
     cut = Partition(geometry.out[2], 1, geometry.out[1], 1)
     work = geometry.size[1] * geometry.size[2] * problem.memory.step * problem.dtype.itemsize
@@ -177,8 +179,8 @@ def range_build(
 def _variants(
     fields: Mapping[str, Any], bounds: Bounds, geometry: Geometry, step: int
 ) -> tuple[tuple[PoolSpec, ...], int]:
-    """The kernels that may serve, and which does: for sizes that are not known yet one whose loops take ranges of any
-    length, and one that unrolls long ones."""
+    """Return the kernels that may be used, and the index of the right one: for sizes that are not known yet one whose
+    loops take ranges of any length, and one that unrolls long ones."""
     sized = [is_size(geometry.size[axis]) for axis in (1, 2)]
     if not any(sized):
         columns = min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED)
@@ -186,7 +188,7 @@ def _variants(
         return (
             PoolAdaptive(**fields, fewest=columns, fewest_rows=rows, columns=_fixed_columns(bounds[2], step)),
         ), 0
-    # A range holds at least as many elements as the extents' quotient says.
+    # A range holds at least as many elements as the quotient of the extents.
     columns, rows = (geometry.size[axis] // geometry.out[axis] for axis in (2, 1))
     longest = minimum(columns // (2 * UNROLLED), rows // UNROLLED)
     variants = tuple(
@@ -197,6 +199,6 @@ def _variants(
 
 
 def _fixed_columns(ranges: Sequence[tuple[int, int]], step: int) -> tuple[tuple[int, int], ...]:
-    """The ranges of columns if all their taps may be unrolled, so that no bounds are read nor compared."""
+    """Return the ranges of columns if all their taps may be unrolled, so that no bounds are read nor compared."""
     few = step == 1 and sum(end - begin for begin, end in ranges) <= MOST_TAPS
     return tuple((int(begin), int(end)) for begin, end in ranges) if few else ()

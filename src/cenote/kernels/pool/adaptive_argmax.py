@@ -1,4 +1,4 @@
-"""The largest value of ranges of the input, and where it was: adaptive pooling with indices.
+"""Largest value of ranges of the input, and its place: adaptive pooling with indices.
 
     for item in begin .. end:                         an output plane of an input plane (or of a channel block)
         for row of the output:
@@ -40,7 +40,7 @@ Winner = tuple[Value, Value]  # value, and its row (plain) or place
 
 @dataclass(frozen=True)
 class PoolAdaptiveArgmax(KernelSpec):
-    """`lanes` along a row of a plain plane, or along the channels of a place. `nan` as in MaxPool."""
+    """Kernel with `lanes` along a row of a plain plane, or along the channels of a place. `nan` as in MaxPool."""
 
     dtype: np.dtype[Any]
     plain: bool
@@ -81,7 +81,7 @@ class PoolAdaptiveArgmax(KernelSpec):
 
 
 class _PlaneSearch:
-    """One output plane."""
+    """Search of one output plane."""
 
     def __init__(self, k: Kernel, spec: PoolAdaptiveArgmax, image: Value, unit: Value, plane: Value) -> None:
         n = k.number
@@ -129,7 +129,7 @@ class _PlaneSearch:
         return self.k.constant(self.spec.compute, lowest, lanes)
 
     def _down(self, rows: tuple[Value, Value], at: Value) -> Winner:
-        """The best of a vector of columns over the rows of the range, planes one after the other."""
+        """Find the best of a vector of columns over the rows of the range, planes one after the other."""
         k, n, lanes = self.k, self.k.number, self.spec.lanes
         best = k.variable(self._nothing(lanes))
         first = self.planes[0] * n("height") + rows[0]
@@ -154,7 +154,7 @@ class _PlaneSearch:
         return better | value.is_nan()
 
     def _across(self, begin: Value, end: Value) -> Winner:
-        """The best of the columns of a range, and its place."""
+        """Find the best of the columns of a range, and its place."""
         k, n = self.k, self.k.number
         values, rows = self._values(), self._rows()
         best, where = k.variable(values.load(begin)), k.variable(rows.load(begin))
@@ -174,7 +174,7 @@ class _PlaneSearch:
         return best.value, where.value.to(I64) * n("i_row") + column.value * n("i_column")
 
     def _through(self, rows: tuple[Value, Value], columns: tuple[Value, Value], channel: Value) -> Winner:
-        """The best of a vector of channels over all places of the range."""
+        """Find the best of a vector of channels over all places of the range."""
         k, n, lanes = self.k, self.k.number, self.spec.lanes
         best = k.variable(self._nothing(lanes))
         first = (self.planes[0] * n("height") + rows[0]) * n("i_row") + columns[0] * n("i_column")
@@ -203,7 +203,8 @@ class _PlaneSearch:
 def search_call(
     x: View, y: View, index: View, bounds: Bounds, rule: str, nan: str, target: Target, *, channels_last: bool
 ) -> Call:
-    """The launch for views of one layout, without halos; bounds per spatial axis and output, none of them empty."""
+    """Return the launch for views of one layout, without halos; bounds per spatial axis and output, none of them
+    empty."""
     plain = not (x.layout.is_blocked or channels_last)
     to, source = planes_of(y, channels_last), planes_of(x, channels_last)
     every = [((0, 1),)] * (3 - len(bounds)) + [tuple(axis) for axis in bounds]

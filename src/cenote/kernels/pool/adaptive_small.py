@@ -1,4 +1,4 @@
-"""Ranges of few rows and columns, all part of the machine code (adaptive pooling of plain maps): in registers.
+"""Adaptive pooling of plain maps with few rows and columns, in registers: all ranges are part of the machine code.
 
     for item in items:                              # one plane
         for a vector's number of output rows:
@@ -32,9 +32,10 @@ Ranges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class PoolAdaptiveSmall(PoolSpec):
-    """`down`, `across`: the ranges of rows and columns. `row`: elements from one row of x to the next; `dense`: the
-    rows of y lie side by side. `lanes` output rows are done together. The factors of the rows come padded to a whole
-    number of vectors."""
+    """Kernel with ranges of rows, `down`, and of columns, `across`. `row`: elements from one row of x to the next;
+    `dense`: the rows of y lie side by side. `lanes` output rows are computed together. The factors of the rows come
+    padded to a whole number of vectors.
+    """
 
     down: Ranges
     across: Ranges
@@ -51,7 +52,8 @@ class PoolAdaptiveSmall(PoolSpec):
 
     @property
     def scratch_elements(self) -> int:
-        """Of the compute type: columns and results turned, and results in y's type and order."""
+        """Number of scratch elements, of the compute type: columns and results transposed, and results in y's type
+        and order."""
         lanes = self.lanes
         return 2 * SLACK + lanes * (self.columns + 3 * lanes + 3 * len(self.across))
 
@@ -61,7 +63,7 @@ class PoolAdaptiveSmall(PoolSpec):
 
 
 class _RowGroup:
-    """As many output rows as a vector has lanes, or what is left of them."""
+    """As many output rows as a vector has lanes, or the rest of them."""
 
     def __init__(self, strip: Strip, start: int) -> None:
         assert isinstance(strip.spec, PoolAdaptiveSmall)
@@ -89,7 +91,8 @@ class _RowGroup:
         self._write()
 
     def _ask(self, at: Value) -> None:
-        """Prefetch a vector's share of the next plane: columns of many rows are no pattern that the hardware knows."""
+        """Prefetch a vector's share of the next plane: the hardware does not recognise columns of many rows as a
+        pattern."""
         k, spec = self.k, self.spec
         following = self.strip.x + k.number("x_c") + at * spec.down[-1][1]
         for element in range(0, self.lanes * spec.down[-1][1], k.target.line // spec.storage.nbytes):
@@ -111,7 +114,8 @@ class _RowGroup:
         return total / factor if spec.divides else total * factor
 
     def _stage(self) -> None:
-        """Results as rows, side by side: what a row's last vector leaves behind its end, the next row overwrites."""
+        """Store results as rows, side by side: the next row overwrites what a row's last vector leaves behind its
+        end."""
         out = len(self.spec.across)
         blocks = [
             transposed(
@@ -140,7 +144,7 @@ FEWEST_LANES = 4
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves ranges in one plane, plain, of up to MOST_TAPS rows and columns in all."""
+    """Plan ranges in one plane, plain, of up to MOST_TAPS rows and columns in all."""
     bounds, geometry, lanes = problem.bounds, problem.geometry, problem.widest(target)
     assert bounds is not None
     if any(is_size(edge) for axis in bounds for ends in axis for edge in ends):

@@ -1,4 +1,4 @@
-"""Largest or smallest value of each window, and where it was.
+"""Largest or smallest value of each window, and its place.
 
     for item in items:                              # a strip of columns of a band of output rows of one plane
         for row in output rows of the band:
@@ -46,7 +46,7 @@ FIRST_ROW = 1  # of the copied rows in scratch
 
 @dataclass(frozen=True)
 class PoolArgmaxGeneric(PoolSpec):
-    """Windows of any size; their columns are `unrolled`, or a loop over the word `window_w`."""
+    """Kernel of windows of any size; their columns are `unrolled`, or a loop over the word `window_w`."""
 
     unrolled: bool
 
@@ -69,19 +69,19 @@ class PoolArgmaxGeneric(PoolSpec):
 
     @property
     def raw(self) -> bool:
-        """True when NaN is kept while searching, although it is ignored in the end."""
+        """Whether NaN is kept while searching, although it is ignored in the end."""
         return self.nan == "ignore" and self.compute.is_float
 
 
 def index_shift(strip: Strip, row: Value) -> Value:
-    """From where the values of an output row lie to where their indices do, in elements."""
+    """Distance, in elements, from the values of an output row to their indices."""
     n, parts = strip.k.number, (strip.batch, strip.channel, strip.depth, row)
     moves = [part * (n(f"j_{axis}") - n(f"y_{axis}")) for part, axis in zip(parts, "ncdh", strict=True)]
     return moves[0] + moves[1] + moves[2] + moves[3]
 
 
 class _RowSearch:
-    """One output row."""
+    """Search of one output row."""
 
     def __init__(self, strip: Strip, first_plane: Value, first_row: Value) -> None:
         self.strip, self.k, self.spec = strip, strip.k, strip.spec
@@ -90,11 +90,11 @@ class _RowSearch:
         self.first_plane, self.first_row = first_plane, first_row
         self.planes, self.rows = taps_inside(self.k, first_plane, "d"), taps_inside(self.k, first_row, "h")
         self.many = self.rows[1] - self.rows[0]
-        self.shift: Value = strip.k.integer(0)  # from where a value lies to where its index does
+        self.shift: Value = strip.k.integer(0)  # distance from a value to its index
         self.by_pairs = strip.spec.step == 1 and strip.spec.stride == 2 and strip.spec.out_lanes > 1
 
     def copy_rows(self) -> None:
-        """The rows of the windows, in search order, with what counts as nothing beyond their ends."""
+        """Copy the rows of the windows, in search order, with neutral values beyond their ends."""
         k, n, strip, spec = self.k, self.k.number, self.strip, self.spec
         nothing = float("nan") if self.indices.raw else spec.identity
         blank = k.constant(spec.compute, nothing, spec.lanes)
@@ -135,8 +135,8 @@ class _RowSearch:
         return self.k.lanes_constant(I32, [lane * self.spec.stride for lane in order])
 
     def _output(self, place: Value, columns: Value, at: Value, channel: Value | None = None) -> None:
-        """One vector of outputs: `place` is the first tap in the scratch rows, `columns` its column, from the first
-        output's, in the lanes."""
+        """Compute one vector of outputs: `place` is the first tap in the scratch rows, `columns` the columns of that
+        tap in the lanes, relative to the first output's."""
         k, n, spec, lanes = self.k, self.k.number, self.spec, columns.lanes
         width = k.splat(n("i_w").to(I32), lanes)
         base = (columns + k.splat(self.strip.origin.to(I32), lanes)) * width
@@ -157,9 +157,9 @@ class _RowSearch:
         self._write(best.value, index.value, at, channel)
 
     def _first(self, columns: Value, base: Value) -> Value:
-        """Place of the first tap within the input: the answer where nothing is larger than the identity."""
+        """Place of the first tap within the input: the result where nothing is larger than the identity."""
         k, n, spec, lanes = self.k, self.k.number, self.spec, base.lanes
-        # from the first tap to column 0
+        # Distance from the first tap to column 0.
         short = k.splat((k.integer(0) - self.strip.origin).to(I32), lanes) - columns
         taps = k.maximum((short + (spec.dilation - 1)) // spec.dilation, k.constant(I32, 0, lanes))
         z = (self.first_plane + self.planes[0] * n("dilation_d")) * n("i_d")
@@ -169,7 +169,7 @@ class _RowSearch:
         )
 
     def _strided(self, row: Pointer) -> Value:
-        """One tap of every window in the lanes."""
+        """Load one tap of every window in the lanes."""
         lanes = self.spec.out_lanes
         return (
             every_second(self.k, row.load(0, lanes), row.load(lanes, lanes), 0)
@@ -208,7 +208,7 @@ class _RowSearch:
 
 
 def index_strip(problem: PoolProblem, target: Target) -> int:
-    """Output columns of a strip when indices are wanted."""
+    """Number of output columns of a strip when indices are wanted."""
     geometry = problem.geometry
     if goes_by_blocks(geometry):
         return strip_within(problem, strip_room(geometry, target))
@@ -216,7 +216,7 @@ def index_strip(problem: PoolProblem, target: Target) -> int:
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves all windows, with indices."""
+    """Plan any windows, with indices."""
     geometry = problem.geometry
     cut = Partition.of(geometry, index_strip(problem, target), default_band(problem, target))
     lanes = lanes_for(problem, cut, target, shuffled=(1, 2))

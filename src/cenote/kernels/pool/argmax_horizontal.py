@@ -1,4 +1,4 @@
-"""Largest or smallest value of each window's columns in one row, and which column it was: across a row, for
+"""Largest or smallest value of each window's columns in one row, and its column: the horizontal half of
 `argmax_separable`.
 
 A row's taps are compared one by one up to DIRECT of them (`Pairs`: in registers, for windows of 2 or 3 columns with
@@ -24,8 +24,10 @@ Best = tuple[Value, Value]
 
 @dataclass(frozen=True)
 class ArgmaxSpec(PoolSpec):
-    """Windows of `rows` rows (0: the word `window_h`). `unit`: neighbouring columns' indices differ by 1. `pairs`:
-    plain windows of 2 or 3 columns with stride 2, `left` and `right` (0 or 1) columns over the ends of a row."""
+    """Kernel of windows of `rows` rows (0: the word `window_h`). `unit`: neighbouring columns' indices differ by 1.
+    `pairs`: plain windows of 2 or 3 columns with stride 2, `left` and `right` (0 or 1) columns over the ends of a
+    row.
+    """
 
     rows: int
     unit: bool
@@ -39,12 +41,12 @@ class ArgmaxSpec(PoolSpec):
 
     @property
     def raw(self) -> bool:
-        """True when NaN is kept while searching, although it is ignored in the end."""
+        """Whether NaN is kept while searching, although it is ignored in the end."""
         return self.nan == "ignore" and self.compute.is_float
 
 
 class Search:
-    """What going across and down share."""
+    """Common part of the searches across and down."""
 
     def __init__(self, strip: Strip, guard: NanGuard | None) -> None:
         self.strip, self.k, self.guard = strip, strip.k, guard
@@ -62,12 +64,12 @@ class Search:
         return self._indices + self.k.number("pitch") * slot
 
     def ring(self, y: Value) -> tuple[Pointer, Pointer]:
-        """Where the results of an input row are: values and indices."""
+        """Addresses of the results of an input row: values and indices."""
         slot = y % self.many
         return self.value_row(slot + RING), self.index_row(slot + INDEX_RING)
 
     def better(self, best: Best, other: Best) -> Best:
-        """The other where it beats the best."""
+        """Return the other where it beats the best, else the best."""
         k, (old, index), (value, place) = self.k, best, other
         wins = value > old if self.spec.reduction == MAXIMUM else value < old
         if value.type.is_float and self.spec.raw:
@@ -90,10 +92,10 @@ class Search:
 
 
 class Taps(Search):
-    """Across a row by way of a copy with edges."""
+    """Search across a row by way of a copy with edges."""
 
     def row(self, y: Value) -> None:
-        """Emit what puts an input row into the ring."""
+        """Emit the search of an input row, whose results go into the ring."""
         k, strip, spec, step = self.k, self.strip, self.spec, self.strip.step
         self._copy(y)
         levels = self._levels() if spec.width > DIRECT else None
@@ -128,7 +130,7 @@ class Taps(Search):
             (row + strip.left).store(value, at)
 
     def _order(self) -> Value:
-        """Columns of the windows in the lanes, from the first one's, in the order that strided loads give."""
+        """Columns of the windows in the lanes, relative to the first one's, in the order that strided loads give."""
         order = second_order(self.spec.compute, self.lanes) if self.by_pairs else range(self.lanes)
         return self.k.lanes_constant(I32, [lane * self.spec.stride for lane in order])
 
@@ -137,13 +139,13 @@ class Taps(Search):
         return self.spec.step == 1 and self.spec.stride == 2 and self.lanes > 1
 
     def _strided(self, row: Pointer) -> Value:
-        """One element of every window in the lanes."""
+        """Load one element of every window in the lanes."""
         if not self.by_pairs:
             return row.load(0, self.lanes)
         return picked(self.k, row.load(0, self.lanes), row.load(self.lanes, self.lanes), self.spec)
 
     def _window(self, place: Value, levels: tuple[Pointer, Pointer, int] | None) -> Best:
-        """The best of the windows that start at a place of the copied row, and which tap it is."""
+        """Find the best of the windows that start at a place of the copied row, and its tap."""
         step, lanes, width = self.strip.step, self.lanes, self.spec.width
         if levels is None:
             row = self.value_row(SOURCE) + place
@@ -160,7 +162,7 @@ class Taps(Search):
         return best
 
     def _levels(self) -> tuple[Pointer, Pointer, int]:
-        """Windows of 2, 4, 8 … columns everywhere in the row; the largest within the width."""
+        """Combine windows of 2, 4, 8 … columns everywhere in the row; returns the largest within the width."""
         k, strip, spec, lanes = self.k, self.strip, self.spec, self.spec.lanes
         columns = (strip.count - 1) * spec.stride + spec.width
         values, taps, size, level = self.value_row(SOURCE), self.index_row(0), 1, 0
@@ -179,11 +181,12 @@ class Taps(Search):
         return values, taps, size
 
     def _keep(self, y: Value, best: Best, columns: Value, values: Pointer, indices: Pointer) -> None:
-        """Put results into the ring. The first tap stands where nothing beats it; in the padding, that is column 0."""
+        """Put results into the ring. The first tap is the result where nothing beats it; in the padding, that is
+        column 0."""
         k = self.k
         column = k.intrinsic("smax", columns + best[1], k.constant(I32, 0, self.lanes))
         value, index = best[0], self.place(y, column)
-        # vectors overlap at the end of the row, so they cannot stay in an order of their own
+        # Vectors overlap at the end of the row, so they cannot stay in an order of their own.
         if self.by_pairs:
             value, index = in_order(k, value), in_order(k, index, self.spec.compute)
         values.store(value)
@@ -199,8 +202,8 @@ def picked(k: Kernel, a: Value, b: Value, spec: ArgmaxSpec) -> Value:
 
 
 class PairSearch(Search):
-    """Across a row of windows of 2 or 3 columns with stride 2, in registers: a pair of columns, and (3) the second
-    column of the pair before."""
+    """Search across a row of windows of 2 or 3 columns with stride 2, in registers: a pair of columns, and (3) the
+    second column of the pair before."""
 
     def row(self, y: Value) -> None:
         k, spec, lanes, count = self.k, self.spec, self.lanes, self.strip.count

@@ -1,4 +1,4 @@
-"""Largest or smallest value of each window and where it was, for undilated windows in one plane: separable.
+"""Largest or smallest value of each window and its place, for undilated windows in one plane: separable.
 
     for item in items:                              # a strip of columns of a band of output rows of one plane
         for row in output rows of the band:
@@ -57,7 +57,7 @@ MOST_ROWS = 5  # rows of a window that are unrolled
 
 @dataclass(frozen=True)
 class PoolArgmaxSeparable(ArgmaxSpec):
-    """Undilated windows in one plane."""
+    """Kernel of undilated windows in one plane."""
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
@@ -89,12 +89,12 @@ class PoolArgmaxSeparable(ArgmaxSpec):
         return INDEX_PARAMETERS
 
     def scratch_rows(self, rows: int) -> int:
-        """Scratch rows a thread needs for windows of so many rows."""
+        """Number of scratch rows that a thread needs for windows of so many rows."""
         return RING + rows + (INDEX_RING + rows) * max(1, I32.nbytes // self.compute.nbytes)
 
 
 class _Down(Search):
-    """The best of the rows of a window."""
+    """Search of the rows of a window."""
 
     def row(self, row: Value, first: Value, low: Value, high: Value) -> None:
         """Emit one output row, whose windows start at input row `first` and have low..high-1."""
@@ -152,12 +152,12 @@ class _Down(Search):
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves undilated windows in one plane, with indices."""
+    """Plan undilated windows in one plane, with indices."""
     geometry, memory = problem.geometry, problem.memory
     if not geometry.is_flat or geometry.dilation[1:] != (1, 1):
         return None
     rows, width, stride = *geometry.window[1:], geometry.stride[2]
-    band = default_band(problem, target)  # neighbouring bands both go across the rows they share
+    band = default_band(problem, target)  # neighbouring bands both search the rows that they share
     band = min(max(band, 2 * rows), geometry.out[1])
     cut = Partition.of(geometry, index_strip(problem, target), band)
     lanes = lanes_for(problem, cut, target, shuffled=(1, 2))

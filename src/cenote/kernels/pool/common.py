@@ -1,4 +1,5 @@
-"""What all pooling kernels share: reductions, the geometry of a call, and loops over rows that never leave the row.
+"""Common parts of all pooling kernels: reductions, the geometry of a call, and loops over rows that never leave the
+row.
 
 A pooling kernel sees three spatial axes (planes, rows, columns; missing ones have extent 1) and two ways to lie in
 memory. *Plain*: columns are contiguous (`step` 1) and vectors hold neighbouring columns. *Channels innermost*
@@ -27,8 +28,8 @@ SLACK = 64  # elements before each scratch row that loops running ahead of their
 
 @cache
 def compute_type(reduction: str, dtype: np.dtype[Any], accumulate: str | None = None) -> Scalar:
-    """The type windows are combined in: float32 for 16-bit floats, int32 or int64 for sums of integers; float64 for
-    sums of floats that `accumulate` asks for."""
+    """Return the type that windows are combined in: float32 for 16-bit floats, int32 or int64 for sums of integers;
+    float64 for sums of floats where `accumulate` asks for it."""
     storage = Scalar.of(dtype)
     if storage.is_float:
         if reduction == SUM and accumulate == "float64":
@@ -40,7 +41,8 @@ def compute_type(reduction: str, dtype: np.dtype[Any], accumulate: str | None = 
 
 
 def identity(reduction: str, dtype: np.dtype[Any]) -> Number:
-    """What a missing element counts as: 0 for sums, the type's smallest (largest) value for maxima (minima)."""
+    """Return the neutral value of a missing element: 0 for sums, the type's smallest (largest) value for maxima
+    (minima)."""
     if reduction == SUM:
         return 0
     if is_float(dtype):
@@ -50,7 +52,7 @@ def identity(reduction: str, dtype: np.dtype[Any]) -> Number:
 
 
 def combine(k: Emitter, reduction: str, a: Value, b: Value, exact: bool = True) -> Value:
-    """One step of the reduction. `exact` maxima propagate NaN; the others take one instruction and may drop it."""
+    """Emit one step of the reduction. `exact` maxima propagate NaN; the others take one instruction and may drop it."""
     if reduction == SUM:
         return a + b
     if exact or not a.type.is_float:
@@ -59,7 +61,7 @@ def combine(k: Emitter, reduction: str, a: Value, b: Value, exact: bool = True) 
 
 
 def combine_all(k: Kernel, reduction: str, values: Sequence[Value], exact: bool = True) -> Value:
-    """Many values into one, pairwise: the shortest chain, and for sums the smallest error."""
+    """Combine many values into one, pairwise: the shortest chain, and for sums the smallest error."""
     parts = list(values)
     while len(parts) > 1:
         pairs = [combine(k, reduction, a, b, exact) for a, b in zip(parts[::2], parts[1::2], strict=False)]
@@ -68,7 +70,7 @@ def combine_all(k: Kernel, reduction: str, values: Sequence[Value], exact: bool 
 
 
 def spans(k: Kernel, length: Value, lanes: int, unroll: int = 1) -> Iterator[Value]:
-    """Starts of vectors that cover `length` elements (at least `lanes` of them).
+    """Yield starts of vectors that cover `length` elements (at least `lanes` of them).
 
     The last vector reaches back over elements already done instead of past the end: no scalar tail, no mask. So the
     body must give the same result when an element is done twice.
@@ -91,17 +93,17 @@ def spans(k: Kernel, length: Value, lanes: int, unroll: int = 1) -> Iterator[Val
 
 @dataclass(frozen=True)
 class PoolSpec(KernelSpec):
-    """Fields that every windowed pooling kernel is specialised on.
+    """Fields on which every kernel of windows is specialised.
 
     `width`, `stride` and `dilation` are those of the columns; `lanes` vectors along a row of the input, `out_lanes`
     along a row of the output (powers of two that fit the rows). `step`: 1 plain, n channels innermost with n of them
     per column, 0 channels innermost with their number known at run time. `scale` multiplies the result: "none", "row"
     (one factor per output row) or "both" (that times one per column); `divides`: divide by it instead. `nan` is
-    "propagate" or "ignore". `norm` 1 takes absolute values first, 2 squares; the square root of sums of squares is the
-    result. `deep`: there are planes. `past_caches`: the tensors do not stay in the caches, so inputs are asked for
-    ahead of use and results are written past the caches. `rounding` of means of integers, whose scales are divisors:
-    "zero", "even" or "away" (from ties). `accumulate` "float64": sums of floats are taken in float64; "compensated": in
-    their own type, with what each addition loses beside (`compensated` alone does so).
+    "propagate" or "ignore". `norm` 1 takes absolute values first, 2 squares; the square root of sums of squares is
+    the result. `deep`: there are planes. `past_caches`: the tensors do not stay in the caches, so inputs are
+    prefetched and results are written past the caches. `rounding` of means of integers, whose scales are divisors:
+    "zero", "even" or "away" (from ties). `accumulate` "float64": sums of floats are taken in float64; "compensated":
+    in their own type, with what each addition loses kept beside (only `compensated` has this).
     """
 
     reduction: str
@@ -135,7 +137,7 @@ class PoolSpec(KernelSpec):
 
     @property
     def is_guarded(self) -> bool:
-        """True when a quick pass looks for NaN, and an exact one follows where there was any (`NanGuard`)."""
+        """Whether a quick pass looks for NaN, and an exact one follows where there was any (`NanGuard`)."""
         return self.compute.is_float and self.reduction != SUM and self.nan == "propagate"
 
     @property
@@ -151,7 +153,7 @@ class PoolSpec(KernelSpec):
 
     @property
     def more_words(self) -> tuple[Parameter, ...]:
-        """Those beside what all windowed pools have."""
+        """Words beside those of all kernels of windows."""
         return ()
 
 
@@ -173,7 +175,8 @@ INDEX_PARAMETERS = (
 
 
 def taps_inside(k: Kernel, first: Value, axis: str) -> tuple[Value, Value]:
-    """The half-open range of taps that fall on the input, of a window that starts at `first` ("d" or "h" axis)."""
+    """Return the half-open range of taps that fall on the input, of a window that starts at `first` ("d" or "h"
+    axis)."""
     n = k.number
     distance = n(f"dilation_{axis}")
     low = k.maximum((distance - 1) - first, k.integer(0)) // distance
@@ -182,7 +185,7 @@ def taps_inside(k: Kernel, first: Value, axis: str) -> tuple[Value, Value]:
 
 
 def load(spec: PoolSpec, pointer: Pointer, offset: Value | int, lanes: int) -> Value:
-    """Input elements in the type windows are combined in; with nan="ignore" NaN becomes the identity."""
+    """Load input elements in the type that windows are combined in; with nan="ignore" NaN becomes the identity."""
     value = pointer.load(offset, lanes).to(spec.compute)
     if spec.norm:
         value = value.kernel.absolute(value) if spec.norm == 1 else value * value
@@ -193,7 +196,7 @@ def load(spec: PoolSpec, pointer: Pointer, offset: Value | int, lanes: int) -> V
 
 
 class NanGuard:
-    """Notices NaN among the values seen, so that a first, quick pass need not propagate it.
+    """Detector of NaN among the values seen, so that a first, quick pass need not propagate it.
 
     The values are added up, lane by lane: one instruction each, and the sum is NaN if any of them is. (Infinities of
     both signs make it NaN as well; then the exact pass runs for nothing.)
@@ -202,20 +205,20 @@ class NanGuard:
     def __init__(self, k: Kernel, spec: PoolSpec) -> None:
         self.k, self.spec = k, spec
         self.needed = spec.compute.is_float and spec.reduction != SUM and spec.nan == "propagate"
-        # sums of tiny products stay normal numbers: those are quick
+        # From 1 on, sums of tiny products stay normal numbers, which are quick.
         one = k.constant(spec.compute, 1, spec.lanes)
         self.sums = [k.variable(one) for _ in range(2)] if self.needed else []
 
     def see(self, values: Sequence[Value]) -> None:
-        """Take note of vectors of the input."""
+        """Add vectors of the input to the sums."""
         if self.needed:
             together = combine_all(self.k, SUM, values)
             self.sums[0].value = self.sums[0].value + together
             self.sums.reverse()  # two chains, so that the additions need not wait for each other
 
     def see_products(self, values: Sequence[Value]) -> None:
-        """Take note of vectors of the input, half the instructions: NaN among them makes a product NaN. So does an
-        infinity times zero: not for what stands for padding."""
+        """Add products of vectors of the input to the sums, with half the instructions: a NaN among them makes a
+        product NaN. So does an infinity times zero: do not use this for values that stand for padding."""
         if self.needed:
             for a, b in zip(values[::2], values[1::2], strict=False):
                 self.sums[0].value = self.k.fma(a, b, self.sums[0].value)
@@ -225,18 +228,18 @@ class NanGuard:
                 self.sums.reverse()
 
     def seen(self) -> Value:
-        """True if there may have been a NaN."""
+        """Whether there may have been a NaN."""
         return self.k.reduce(self.sums[0].value + self.sums[1].value, "add").is_nan()
 
 
 def choose(k: Kernel, condition: Value, a: Pointer, b: Pointer) -> Pointer:
-    """One of two addresses."""
+    """Select one of two addresses."""
     text = f"select i1 {condition.text}, ptr {a.text}, ptr {b.text}"
     return Pointer(k, a.element, k.assign(text, I64, 1).text)
 
 
 def fill_blank(k: Kernel, spec: PoolSpec) -> None:
-    """Scratch row 0: identities, in the input's type, to read in place of rows outside the input."""
+    """Fill scratch row 0 with identities, in the input's type, to be read in place of rows outside the input."""
     blank = k.scratch.cast(spec.storage)
     for at in k.range(0, k.number("pitch"), spec.lanes):
         blank.store(k.constant(spec.storage, spec.identity, spec.lanes), at)
@@ -277,27 +280,28 @@ class Strip:
         self.x = self.x + self.start * self.step
 
     def take_all_columns(self) -> None:
-        """For windows that need not follow from width and stride: rows are taken whole, without edges."""
+        """Take rows whole, without edges, for windows that need not follow from width and stride."""
         self.length = self.k.number("size_w") * self.step
         self.left = self.right = self.k.integer(0)
 
     def row(self, index: int | Value) -> Pointer:
-        """A scratch row: 0 holds the identity, 1 the rows of a window combined, the others are the kernel's."""
+        """Address of a scratch row: 0 holds the identity, 1 the combined rows of a window, the others are the
+        kernel's."""
         return self.k.scratch.cast(self.spec.compute) + (self.k.number("pitch") * index + SLACK)
 
     def edged_row(self, index: int | Value) -> Pointer:
-        """A scratch row that starts with the left edge, placed so that what follows the edge is aligned: vectors
-        stored there straddle no cache lines."""
+        """Address of a scratch row that starts with the left edge, placed so that the columns behind the edge are
+        aligned: vectors stored there straddle no cache lines."""
         return self.row(index) + ((0 - self.left) & (ALIGNED - 1))
 
     def fill(self, pointer: Pointer, count: Value) -> None:
-        """Identities from the pointer on; runs over by up to a vector."""
+        """Store identities from the pointer on; runs over by up to a vector."""
         k, spec = self.k, self.spec
         for at in k.range(0, count, spec.lanes):
             pointer.store(k.constant(spec.compute, spec.identity, spec.lanes), at)
 
     def fill_edges(self, row: Pointer) -> None:
-        """Identities where the columns of the row lie outside the input."""
+        """Store identities where the columns of the row lie outside the input."""
         self.fill(row, self.left)
         self.fill(row + (self.left + self.length), self.right)
 
@@ -310,7 +314,7 @@ class Strip:
         column: Value,
         past_caches: bool = False,
     ) -> None:
-        """Scale, round to the output's type, write (`past_caches`: to an aligned place)."""
+        """Scale, round to the output's type and write (`past_caches`: to an aligned place)."""
         k, spec = self.k, self.spec
         if factor is not None:
             if spec.scale == "both":
@@ -330,7 +334,7 @@ class Strip:
             row.store(value, offset)
 
     def divided(self, total: Value, divisor: Value) -> Value:
-        """Whole numbers divided and rounded by the rule, within the output's type."""
+        """Divide whole numbers and round them by the rule, within the output's type."""
         k, spec = self.k, self.spec
         divisor = k.splat(divisor, total.lanes)
         quotient = total // divisor
@@ -350,5 +354,5 @@ class Strip:
         return quotient
 
     def factor(self, row: Value) -> Value | None:
-        """The factor of an output row, if results are scaled."""
+        """Factor of an output row, if results are scaled."""
         return None if self.spec.scale == "none" else self.row_scale.load(row)

@@ -47,7 +47,8 @@ Rows = tuple[Pointer, Pointer]
 
 @dataclass(frozen=True)
 class PoolCompensated(PoolSpec):
-    """Windows of any number of planes and rows, or with `ranges` the `bounds` of every output plane, row and column."""
+    """Kernel of windows of any number of planes and rows, or, with `ranges`, of the `bounds` of every output plane,
+    row and column."""
 
     ranges: bool
 
@@ -78,7 +79,7 @@ class PoolCompensated(PoolSpec):
         return bounds.load(0), bounds.load(1)
 
     def _rows(self, strip: Strip, row: Value) -> Iterator[Pointer]:
-        """Emitted loops over the input rows of an output row."""
+        """Emit loops over the input rows of an output row."""
         k, n = strip.k, strip.k.number
         if self.ranges:
             for plane in k.range(*self._range(k, strip.depth)):
@@ -92,7 +93,7 @@ class PoolCompensated(PoolSpec):
                 yield strip.x + (z * n("x_d") + y * n("x_h"))
 
     def _add(self, strip: Strip, totals: Rows, x: Pointer) -> None:
-        """A row of the input to the totals."""
+        """Add a row of the input to the totals."""
         k = strip.k
         for at, fresh in once(k, strip.length, self.lanes):
             value = load(self, x, at, self.lanes)
@@ -104,7 +105,7 @@ class PoolCompensated(PoolSpec):
             total.store(totals, at)
 
     def _across(self, strip: Strip, rows: Rows, row: Value) -> None:
-        """The outputs of a row."""
+        """Compute the outputs of a row."""
         y, factor = strip.y + row * strip.k.number("y_h"), strip.factor(row)
         for column, channel in self._places(strip):
             place = column * strip.step + channel
@@ -130,7 +131,7 @@ class PoolCompensated(PoolSpec):
         return total.result()
 
     def _taps(self, strip: Strip, column: Value) -> Iterator[Value]:
-        """The columns of the window of an output column."""
+        """Yield the columns of the window of an output column."""
         k, n = strip.k, strip.k.number
         if self.ranges:
             yield from k.range(*self._range(k, n("out_d") + n("out_h") + column))
@@ -143,7 +144,7 @@ class PoolCompensated(PoolSpec):
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves all windows and ranges."""
+    """Plan any windows and ranges."""
     return _windows(problem, target) if problem.bounds is None else _ranges(problem, target)
 
 

@@ -1,4 +1,4 @@
-"""What turns the sums of windows into averages: factors or divisors per output row and column."""
+"""Factors or divisors per output row and column that turn the sums of windows into averages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GENERAL = 3  # the form that any counts can take, with the same results
 
 
 def scale_form(counts: tuple[Sequence[float], ...], dtype: str, times: float) -> int:
-    """Which form the scale of these counts has."""
+    """Form of the scale that these counts give."""
     planes, rows, columns = (np.asarray(count, np.float64) for count in counts)
     alike = bool((columns == columns[0]).all())
     whole = compute_type(SUM, dtype_named(dtype)).is_float
@@ -24,16 +24,16 @@ def scale_form(counts: tuple[Sequence[float], ...], dtype: str, times: float) ->
 
 
 def scale_part(counts: tuple[Sequence[float], ...], dtype: str, times: float, form: int, part: int) -> Array:
-    """Of a scale in this form, part 0: what there is per output row; part 1: per output column."""
+    """Return a part of a scale in this form: part 0 per output row; part 1 per output column."""
     compute = compute_type(SUM, dtype_named(dtype))
     kind = np.dtype({"f32": np.float32, "f64": np.float64, "i32": np.int32}.get(compute.name, np.int64))
     planes, rows, columns = (
         np.asarray(count, np.float64 if compute.is_float else np.int64) for count in counts
     )
-    found: Array = columns if part else np.multiply.outer(planes * kind.type(times), rows)
+    result: Array = columns if part else np.multiply.outer(planes * kind.type(times), rows)
     if form in ALIKE and not part:
-        found = found * columns[0]
-    return (found if form in DIVIDES else np.reciprocal(found)).astype(kind)
+        result = result * columns[0]
+    return (result if form in DIVIDES else np.reciprocal(result)).astype(kind)
 
 
 def _powers_of_two(values: Array) -> bool:

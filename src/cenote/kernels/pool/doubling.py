@@ -23,14 +23,15 @@ UNROLLED = 4  # vectors of a turn: the levels' older vectors then need not be mo
 
 @dataclass(frozen=True)
 class Part:
-    """A window of `size` columns (a power of two) that starts `offset` columns into the whole window."""
+    """Part of a window: `size` columns (a power of two), from `offset` columns into the whole window."""
 
     size: int
     offset: int
 
 
 def parts_of(width: int, largest: int, disjoint: bool) -> list[Part]:
-    """A window as the fewest windows of powers of two up to `largest`; the last may overlap unless `disjoint`."""
+    """Divide a window into the fewest windows of powers of two up to `largest`; the last may overlap unless
+    `disjoint`."""
     group = min(largest, 1 << (width.bit_length() - 1))
     parts = [Part(group, offset) for offset in range(0, width - group + 1, group)]
     offset = len(parts) * group
@@ -40,7 +41,7 @@ def parts_of(width: int, largest: int, disjoint: bool) -> list[Part]:
 
 
 def binary_parts(width: int, offset: int = 0) -> list[Part]:
-    """A window as the powers of two of its width, the largest first."""
+    """Divide a window into the powers of two of its width, the largest first."""
     parts: list[Part] = []
     while width:
         size = 1 << (width.bit_length() - 1)
@@ -50,9 +51,9 @@ def binary_parts(width: int, offset: int = 0) -> list[Part]:
 
 
 class Ladder:
-    """Windows of the row at `source`, each given by its parts, for all of `windows` at once.
+    """Windows of the row at `source`, each given by its parts, computed together for all of `windows`.
 
-    The row is read up to `reach` vectors beyond the last that is asked for.
+    The row is read up to `reach` vectors beyond the last result.
     """
 
     def __init__(
@@ -69,17 +70,17 @@ class Ladder:
         self.kept = {size: self._ages(size, every) for size in self.sizes}
 
     def _apart(self, size: int) -> int:
-        """Vectors between the two halves of a window twice the size, rounded up."""
+        """Number of vectors between the two halves of a window twice the size, rounded up."""
         return max(1, size // self.lanes)
 
     def _needed(self, part: Part) -> int:
-        """How many vectors after its own a window's vector can be made, as far as this part goes."""
+        """Number of vectors after its own that must be read before a window's vector can be computed, for this part."""
         if part.size == 1:
             return 0
         return self.delay[part.size] + -(-part.offset // self.lanes)
 
     def _ages(self, size: int, parts: Sequence[Part]) -> int:
-        """How many turns back a level's vectors are needed."""
+        """Number of turns back at which a level's vectors are needed."""
         ages = [self._apart(size)] if size < self.sizes[-1] else [0]
         return max(ages + [self._age(part) for part in parts if part.size == size])
 
@@ -87,8 +88,8 @@ class Ladder:
         return self.lag - self.delay[part.size] - part.offset // self.lanes
 
     def run(self, *stretches: tuple[Value, int, Use]) -> None:
-        """Emit the loops, one for each stretch of (vectors, how many of them a turn does, what uses them); what does
-        not fill a turn goes to a loop of single vectors.
+        """Emit the loops, one for each stretch of (vectors, number of vectors per turn, use); the rest that does not
+        fill a turn goes to a loop of single vectors.
 
         A use gets every window's values for columns at, at+1 …, `at` (from the start of the first stretch), and the
         number of the vector within the turn.
@@ -128,15 +129,15 @@ class Ladder:
         for size in self.sizes:
             half, apart = size // 2, self._apart(size // 2)
             if size == 2:
-                made = self.combine(self.source.load(at, self.lanes), self.source.load(at + 1, self.lanes))
+                value = self.combine(self.source.load(at, self.lanes), self.source.load(at + 1, self.lanes))
             elif len(history[half]) <= apart:
-                return  # the first turns: too few vectors yet
+                return  # first turns: too few vectors yet
             else:
                 first, later = history[half][apart], history[half][0]
                 if half < self.lanes:
                     later = lanes_from(self.k, first, later, half)
-                made = self.combine(first, later)
-            history[size] = [made, *history[size]][: self.kept[size] + 1]
+                value = self.combine(first, later)
+            history[size] = [value, *history[size]][: self.kept[size] + 1]
 
     def _window(self, history: dict[int, list[Value]], window: Sequence[Part], at: Value) -> Value:
         values: list[Value] = []
@@ -150,7 +151,7 @@ class Ladder:
         return self.combine(*values)
 
     def at(self, window: Sequence[Part], offset: Value | int) -> Value:
-        """A window's values at any place, from memory: the same steps in the same order, so the same bits."""
+        """Return a window's values at any place, from memory: the same steps in the same order, so the same bits."""
         made: dict[tuple[int, int], Value] = {}
         source = self.source + offset
 
@@ -167,8 +168,8 @@ class Ladder:
 
 
 def ends_of(k: Kernel, y: Pointer, count: Value, lanes: int) -> tuple[Value, Value]:
-    """How many of `count` elements from y on, at the beginning and at the end, not to write past the caches: those in
-    cache lines that others share, and a line more where fewer than a vector would be left to write."""
+    """Return how many of `count` elements from y on, at the beginning and at the end, not to write past the caches:
+    those in cache lines shared with other data, and a line more where fewer than a vector would be left to write."""
     size, line = y.element.nbytes, k.target.line // y.element.nbytes
 
     def enough(few: Value) -> Value:
@@ -179,7 +180,8 @@ def ends_of(k: Kernel, y: Pointer, count: Value, lanes: int) -> tuple[Value, Val
 
 
 def lined_up_spans(k: Kernel, y: Pointer, count: Value, lanes: int) -> Iterator[tuple[Value, bool]]:
-    """Starts of vectors that cover `count` elements from y on, and whether they may be written past the caches."""
+    """Yield starts of vectors that cover `count` elements from y on, and whether they may be written
+    past the caches."""
     head, rest = ends_of(k, y, count, lanes)
     for begin, end in ((k.integer(0), head), (count - rest, count)):
         for at in k.range(begin, end, lanes):

@@ -1,4 +1,5 @@
-"""Pooling whose windows have many rows that blocks do not suit: dilated, not overlapping, or with many planes.
+"""Pooling with many rows per window, for windows that blocks do not suit: dilated, not overlapping, or with many
+planes.
 
 for item in items:                              # a strip of columns of a band of output rows of one plane
     for row in output rows of the band:
@@ -36,7 +37,7 @@ TOGETHER = 8  # rows combined before they meet the scratch row: fewer passes, an
 
 @dataclass(frozen=True)
 class PoolGeneric(PoolSpec):
-    """Windows of any number of planes and rows, which the words `window_d` and `window_h` tell."""
+    """Kernel of windows of any number of planes and rows, given by the words `window_d` and `window_h`."""
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
@@ -62,7 +63,7 @@ class PoolGeneric(PoolSpec):
 
     @property
     def scratch_rows(self) -> int:
-        """Scratch rows a thread needs."""
+        """Number of scratch rows that a thread needs."""
         return horizontal.FIRST_ROW + horizontal.scratch_rows(self)
 
 
@@ -81,7 +82,8 @@ def take_rows(strip: Strip, inner: Pointer, x: Pointer, low: Value, high: Value,
 
 
 def once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value | None]]:
-    """Like `spans`, for bodies that must not do an element twice: the last vector comes with a mask of new lanes."""
+    """Yield vectors like `spans`, for bodies that must not process an element twice: the last vector has a mask of
+    new lanes."""
     whole = length & ~(lanes - 1)
     for at in k.range(0, whole, lanes):
         yield at, None
@@ -94,7 +96,7 @@ def once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value | 
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves all windows."""
+    """Plan any windows."""
     geometry = problem.geometry
     cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(problem, target))
     lanes = lanes_for(problem, cut, target)

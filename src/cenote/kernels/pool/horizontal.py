@@ -38,12 +38,12 @@ FIRST_ROW = 2  # scratch rows from here on are this module's
 
 
 def levels(width: int) -> list[int]:
-    """1, 2, 4 … up to the largest power of two within the width."""
+    """Return 1, 2, 4 … up to the largest power of two within the width."""
     return [1 << bit for bit in range(width.bit_length())]
 
 
 def scratch_rows(spec: PoolSpec) -> int:
-    """Scratch rows that `Across` uses from FIRST_ROW on."""
+    """Number of scratch rows that `Across` uses from FIRST_ROW on."""
     if not _needs_levels(spec) or (spec.step == 1 and _in_registers(spec)):
         return 0
     return 4 if spec.step == 1 else len(levels(spec.width)) - 1
@@ -54,7 +54,7 @@ def _needs_levels(spec: PoolSpec) -> bool:
 
 
 def steps(spec: PoolSpec) -> float:
-    """Loads, shuffles, combinations and stores per vector of results."""
+    """Number of loads, shuffles, combinations and stores per vector of results."""
     width, stride = spec.width, spec.stride
     if not _needs_levels(spec):
         per_vector = 2 * width
@@ -79,8 +79,8 @@ class Across:
         self._along: Callable[[Value, int], None] = lambda at, turn: None
 
     def also(self, along: Callable[[Value, int], None]) -> None:
-        """Have something else done along with windows in registers: called with the place, in elements, and a number
-        of the vector within the turn of the loop."""
+        """Call a function beside the work on windows in registers: with the place, in elements, and the number of the
+        vector within the turn of the loop."""
         self._along = along
 
     def use(self, windows: Windows) -> None:
@@ -93,7 +93,7 @@ class Across:
     # ---- windows at any place, one per lane ---------------------------------------------------------------------
 
     def _columns(self, offset: Value | int, lanes: int) -> Value:
-        """Column by column."""
+        """Combine a window column by column."""
         source = self.source + offset
         distance = self.strip.step * self.spec.dilation
         return self._combine(*(source.load(distance * tap, lanes) for tap in range(self.spec.width)))
@@ -129,7 +129,7 @@ class Across:
         ladder.run(((windows + (spec.width + lanes - 1)) // lanes, UNROLLED, use))
 
         def beyond(offset: Value | int, lanes: int) -> list[Value]:
-            """What the blocks leave of the window: nothing, or one value."""
+            """Rest of the window beside the blocks: nothing, or one value."""
             if not rest:
                 return []
             if disjoint:
@@ -154,7 +154,8 @@ class Across:
         return Ladder(self.k, self._combine, self.source, self.spec.lanes, windows)
 
     def _van_herk(self, groups: Pointer, whole: Pointer, windows: Value, blocks: int) -> None:
-        """Windows of `blocks` vectors: in blocks of that many, suffixes of one block joined to prefixes of the next."""
+        """Compute windows of `blocks` vectors: in blocks of that many, suffixes of one block joined to prefixes of
+        the next."""
         k, lanes = self.k, self.spec.lanes
         suffixes = self.strip.row(FIRST_ROW + 3)
         for start in k.range(0, windows, blocks * lanes):
@@ -234,7 +235,7 @@ class Across:
             strip.store(ladder.at(window, last), y, last, factor, last)
 
     def _results_past_caches(self, ladder: Ladder, y: Pointer, factor: Value | None) -> None:
-        """Whole cache lines past the caches; what is left at the ends by way of a scratch row."""
+        """Write whole cache lines past the caches; the rest at the ends goes by way of a scratch row."""
         k, strip, lanes = self.k, self.strip, self.spec.lanes
         count, ends = strip.count, strip.row(ENDS).cast(self.spec.storage)
         head, rest = ends_of(k, y, count, lanes)
@@ -296,11 +297,12 @@ class Across:
 
 
 def _in_registers(spec: PoolSpec) -> bool:
-    """Whether results of a wide window, plain, are made in one pass over the row."""
+    """Whether results of a wide window, plain, are computed in one pass over the row."""
     return spec.stride == 1 and spec.lanes == spec.out_lanes and spec.width // spec.lanes <= SIDE_BY_SIDE
 
 
 def _group(spec: PoolSpec) -> int:
-    """Columns of the windows that are put side by side: up to four vectors, but one where they go by blocks."""
+    """Number of columns of the windows that are put side by side: up to four vectors, but one where they go by
+    blocks."""
     group = min(levels(spec.width)[-1], SIDE_BY_SIDE * spec.lanes)
     return group if spec.width // group <= SIDE_BY_SIDE else min(group, spec.lanes)

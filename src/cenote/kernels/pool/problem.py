@@ -1,4 +1,4 @@
-"""What a pool is asked for, and what every algorithm's call is made of: how its work is cut, and its words by name."""
+"""Problem of a pool, and the common parts of the algorithms' calls: how work is cut, and words by name."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ Bounds = Sequence[Sequence[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class Geometry:
-    """Windowed pooling over (planes, rows, columns). `pad` is what lies before the input; what lies after follows
-    from `out`."""
+    """Geometry of windows over (planes, rows, columns). `pad` is the padding before the input; the padding after it
+    follows from `out`."""
 
     size: tuple[int, int, int]
     out: tuple[int, int, int]
@@ -43,15 +43,15 @@ class Geometry:
     pad: tuple[int, int, int] = (0, 0, 0)
 
     def reach(self, axis: int) -> int:
-        """Elements a window spans, holes included."""
+        """Number of elements that a window spans, holes included."""
         return (self.window[axis] - 1) * self.dilation[axis] + 1
 
     def overhang(self, axis: int) -> int:
-        """How far the last window reaches past the end of the input (negative: not at all)."""
+        """Distance by which the last window reaches past the end of the input (negative: it does not)."""
         return (self.out[axis] - 1) * self.stride[axis] - self.pad[axis] + self.reach(axis) - self.size[axis]
 
     def inside(self, axis: int) -> bool:
-        """True when every window lies within the input."""
+        """Whether every window lies within the input."""
         return self.pad[axis] <= 0 and self.overhang(axis) <= 0
 
     def columns(self, begin: int, end: int) -> tuple[int, int]:
@@ -62,14 +62,14 @@ class Geometry:
 
     @property
     def is_flat(self) -> bool:
-        """True when there is one plane only."""
+        """Whether there is one plane only."""
         return self.size[0] * self.window[0] * self.out[0] == 1
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Where the tensors lie: strides in elements of (batch, channel or channel block, plane, row), `step` from one
-    column to the next (1: plain), and how many batches and channels (blocks) there are."""
+    """Layout of the tensors: strides in elements of (batch, channel or channel block, plane, row), `step` from one
+    column to the next (1: plain), and the numbers of batches and channels (blocks)."""
 
     batches: int
     channels: int
@@ -80,8 +80,8 @@ class Memory:
 
 @dataclass(frozen=True)
 class IndexLayout:
-    """What indices count, and where they lie: what an index adds per (plane, row, column, batch, channel), then the
-    strides of the indices themselves (batch, channel or block, plane, row)."""
+    """Meaning and layout of indices: what an index adds per (plane, row, column, batch, channel), then the strides of
+    the indices themselves (batch, channel or block, plane, row)."""
 
     adds: tuple[int, int, int, int, int]
     strides: tuple[int, int, int, int]
@@ -89,8 +89,8 @@ class IndexLayout:
 
 @dataclass(frozen=True)
 class Scale:
-    """What results are multiplied by, or with `divides` (and for integers) divided by: per output row (planes x
-    rows), and per output column."""
+    """Factors of the results, or with `divides` (and for integers) divisors: per output row (planes x rows), and per
+    output column."""
 
     rows: Array | None = None
     columns: Array | None = None
@@ -98,32 +98,32 @@ class Scale:
 
     @staticmethod
     def of(counts: Sequence[Sequence[float]], dtype: np.dtype[Any], times: float = 1.0) -> Scale:
-        """What turns sums of the dtype into averages: a factor per output row (planes x rows), and one per column
+        """Scale that turns sums of the dtype into averages: a factor per output row (planes x rows), and one per column
         unless all columns are alike; divisors for integers, and where a reciprocal is not exact: the mean of equal
-        elements is that element. `counts` has the divisor's share of each axis, per output position; `times`: a share
-        beside."""
-        given = (
+        elements is that element. `counts` has the divisor's share per axis and position; `times`: a further share."""
+        shares = (
             tuple(each if isinstance(each, Table) else tuple(each) for each in counts),
             dtype.name,
             float(times),
         )
-        form = known(scale_form, *given, general=GENERAL)
-        rows, columns = computed(scale_part, *given, form, 0), computed(scale_part, *given, form, 1)
+        form = known(scale_form, *shares, general=GENERAL)
+        rows, columns = computed(scale_part, *shares, form, 0), computed(scale_part, *shares, form, 1)
         return Scale(rows, None if form in ALIKE else columns, form in DIVIDES)
 
     @property
     def kind(self) -> str:
-        """As `PoolSpec.scale`."""
+        """Kind of scale, as in `PoolSpec.scale`."""
         return "none" if self.rows is None else "row" if self.columns is None else "both"
 
 
 @dataclass(frozen=True)
 class PoolProblem:
-    """Everything that an algorithm may look at.
+    """Complete description of a pool for its algorithms.
 
     `geometry` are the windows; with `bounds` instead, ranges (begin, end) of planes, rows and columns (geometry then
     holds sizes alone). `index` asks for the indices of maxima too. `fixed_step`: memory.step is the same for every
-    shape (the target's lanes), so it may be part of the machine code. The other fields are as in PoolSpec."""
+    shape (the target's lanes), so it may be part of the machine code. The other fields are as in PoolSpec.
+    """
 
     reduction: str
     dtype: np.dtype[Any]
@@ -144,12 +144,12 @@ class PoolProblem:
 
     @cached_property
     def converts(self) -> bool:
-        """True when windows are combined in another type than that of the tensors."""
+        """Whether windows are combined in another type than that of the tensors."""
         return self.compute is not Scalar.of(self.dtype)
 
     @cached_property
     def planes(self) -> int:
-        """Planes of the output, of all channels and batches."""
+        """Number of planes of the output, of all channels and batches."""
         return self.memory.batches * self.memory.channels * self.geometry.out[0]
 
     @cached_property
@@ -160,7 +160,7 @@ class PoolProblem:
         return each * ((size + out) * self.dtype.itemsize + (8 * out if self.index else 0))
 
     def passes_caches(self, target: Target) -> bool:
-        """Whether the tensors are too large for the last cache, so that memory is what limits."""
+        """Whether the tensors exceed the last cache, so that memory limits the speed."""
         geometry, memory = self.geometry, self.memory
         elements = math.prod(geometry.size) + math.prod(geometry.out)
         return (
@@ -169,25 +169,25 @@ class PoolProblem:
         )
 
     def widest(self, target: Target) -> int:
-        """Lanes of the widest vectors that hold elements in both types."""
+        """Number of lanes of the widest vectors that hold elements in both types."""
         lanes = min(target.lanes(self.dtype), target.vector_bytes // self.compute.nbytes)
         return lanes if self.index is None else min(lanes, target.lanes(np.int32))
 
 
 Build = Callable[..., Call]
-"""(x, y, indices=None): the arguments that are known when memory is, which give the call."""
+"""Function of (x, y, indices=None) that makes the call once memory is known."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to solve a problem: its estimated seconds on one core, and what builds its call."""
+    """One way to solve a problem: its estimated seconds on one core, and the builder of its call."""
 
     seconds: float
     build: Build
 
 
 def index_words(problem: PoolProblem) -> dict[str, Argument]:
-    """The arguments for INDEX_PARAMETERS, but for the indices themselves."""
+    """Arguments for INDEX_PARAMETERS, except the indices themselves."""
     assert problem.index is not None
     names = [parameter.name for parameter in INDEX_PARAMETERS[1:-1]]
     words = dict(zip(names, (*problem.index.adds, *problem.index.strides), strict=True))
@@ -199,8 +199,8 @@ def index_words(problem: PoolProblem) -> dict[str, Argument]:
 
 @dataclass(frozen=True)
 class Partition:
-    """How the work is cut into items: strips of `strip` columns of bands of `band` rows, `strips` and `bands` of them
-    in each plane."""
+    """Cut of the work into items: strips of `strip` columns of bands of `band` rows, `strips` and `bands` of them in
+    each plane."""
 
     strip: int
     strips: int
@@ -209,18 +209,18 @@ class Partition:
 
     @staticmethod
     def of(geometry: Geometry, widest_strip: int | None, band: int, starts: int | None = None) -> Partition:
-        """Strips that are no wider (None: whole rows) and alike; `starts`: rows that bands divide, if not those of the
-        output."""
+        """Cut into equal strips that are no wider than `widest_strip` (None: whole rows); `starts`: number of rows
+        that bands divide, if not those of the output."""
         strips = -(-geometry.out[2] // widest_strip) if widest_strip and not is_size(geometry.out[2]) else 1
         bands = ((starts or geometry.out[1]) - 1) // band + 1
         return Partition(-(-geometry.out[2] // strips), strips, band, bands)
 
     def last_strip(self, geometry: Geometry) -> int:
-        """Output columns of the last strip, which may be narrower."""
+        """Number of output columns of the last strip, which may be narrower."""
         return geometry.out[2] - (self.strips - 1) * self.strip
 
     def narrowest_input(self, geometry: Geometry) -> int:
-        """Input columns of the strip that has the fewest (0 or less: a window without elements)."""
+        """Number of input columns of the strip that has the fewest (0 or less: a window without elements)."""
         if self.strips == 1:
             begin, end = geometry.columns(0, geometry.out[2])
             return end - begin
@@ -244,20 +244,20 @@ def default_band(problem: PoolProblem, target: Target) -> int:
 
 
 def strip_within(problem: PoolProblem, nbytes: int) -> int:
-    """Output columns of a strip whose scratch row takes so many bytes, but not too few: of these most is overlap."""
+    """Output columns of a strip whose scratch row takes so many bytes, but not too few: small strips mostly overlap."""
     columns = nbytes // (problem.compute.nbytes * problem.memory.step * problem.geometry.stride[2])
-    return max(columns, max(4 * problem.geometry.reach(2), 64))  # one question, where columns are a Size
+    return max(columns, max(4 * problem.geometry.reach(2), 64))  # a single question, where columns are a Size
 
 
 def strip_in_l1(problem: PoolProblem, target: Target) -> int:
-    """Output columns of a strip whose scratch rows stay in the level 1 cache: four rows together, or one."""
+    """Number of output columns of a strip whose scratch rows stay in the level 1 cache: four rows together, or one."""
     geometry = problem.geometry
     together = geometry.stride[1] == 1 and geometry.window[1] > 1
     return strip_within(problem, target.l1_bytes // (16 if together else 4))
 
 
 def group_of(problem: PoolProblem, cut: Partition) -> int:
-    """Output rows that go down together before they go across: as many as stay in the level 1 cache, evenly."""
+    """Output rows combined down together before going across: as many as stay in the level 1 cache, evenly."""
     columns = cut.strip * problem.memory.step * problem.geometry.stride[2]
     last = problem.geometry.out[1] - (problem.geometry.out[1] - 1) // cut.band * cut.band
     most = maximum(1, minimum(minimum(8, last), GROUP_COLUMNS // maximum(columns, 1)))
@@ -265,7 +265,7 @@ def group_of(problem: PoolProblem, cut: Partition) -> int:
 
 
 def fitting(widest: int, length: int) -> int:
-    """The largest power of two within both. Of a Size it asks no more than which power of two that is."""
+    """Largest power of two within both. A Size is only asked which power of two that is."""
     if not is_size(length):
         return 1 << (min(widest, int(length)).bit_length() - 1)
     while length < widest:
@@ -371,7 +371,7 @@ def window_build(
     planes_of_item: int = 1, work: int = 0, more: Mapping[str, Argument] | None = None,
     variants: tuple[PoolSpec, ...] = (), chosen: int = 0,
 ) -> Build:  # fmt: skip
-    """What builds the call of a windowed pool. `scratch` counts elements, `planes_of_item` the output planes that an
+    """Builder of the call of a windowed pool. `scratch` counts elements, `planes_of_item` the output planes that an
     item makes, `work` the bytes that it moves (0: what follows from the windows). `variants` as in `Call.among`."""
 
     def build(x: Argument, y: Argument, indices: Argument = None) -> Call:

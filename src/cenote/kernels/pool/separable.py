@@ -59,7 +59,7 @@ MOST_ROWS = 27  # rows of a window (planes times rows) that are unrolled
 
 @dataclass(frozen=True)
 class PoolSeparable(PoolSpec):
-    """Windows of `planes` x `rows` rows, unrolled. `clipped`: some of them may lie outside the input.
+    """Kernel of windows of `planes` x `rows` rows, unrolled. `clipped`: some of them may lie outside the input.
 
     `fused`: no window overlaps its neighbour in the row or leaves the input sideways (width equal to stride, plain,
     a power of two; or channels innermost). `together`: output rows, one below the other, whose windows' rows are
@@ -95,11 +95,11 @@ class PoolSeparable(PoolSpec):
         return k
 
     def _separate(self, strip: Strip, guard: NanGuard | None) -> None:
-        """Down into scratch rows, then across: quickly while there is a guard for NaN, else exactly."""
+        """Combine down into scratch rows, then across: quickly while there is a guard for NaN, else exactly."""
         k, group = strip.k, strip.k.number("group")
         store = self._streaming_store(strip) if self.past_caches else None
         for following in k.range(strip.first_row, strip.last_row, group):
-            # the last group reaches back, as `spans` does
+            # The last group reaches back, as `spans` does.
             start = k.minimum(following, strip.last_row - group)
             for row in k.range(0, group, self.together):
                 first = row if self.together == 1 else k.minimum(row, group - self.together)
@@ -124,7 +124,8 @@ class PoolSeparable(PoolSpec):
         return strip.edged_row(row + self.scratch_rows)
 
     def _rows_down(self, strip: Strip, start: Value, first: Value, guard: NanGuard | None) -> None:
-        """Combine the rows of `together` windows, one below the other; what two neighbours share only once."""
+        """Combine the rows of `together` windows, one below the other; rows that two neighbours share are combined
+        only once."""
         k, exact = strip.k, guard is None
         sources = self._sources(strip, start + first, self.rows + self.together - 1)
         results = [self._combined(strip, first + index) + strip.left for index in range(self.together)]
@@ -147,7 +148,7 @@ class PoolSeparable(PoolSpec):
                 results[index + 1].store(lower, at)
 
     def _sources(self, strip: Strip, row: Value, rows: int) -> list[list[Pointer]]:
-        """Where so many rows, from the first of the window of an output row on, start in each plane."""
+        """Start addresses, in each plane, of so many rows from the first of the window of an output row on."""
         k, n = strip.k, strip.k.number
         blank = k.scratch.cast(self.storage)
         first_plane = strip.depth * n("stride_d") - n("pad_d")
@@ -190,8 +191,10 @@ class PoolSeparable(PoolSpec):
                 strip.store(combine_all(k, self.reduction, taps), y, base + channel, factor, column)
 
     def _ask(self, k: Kernel, sources: list[Pointer], places: list[Value]) -> None:
-        """Prefetch what the loop reads next but AHEAD. 2x2 on 64x224x224: 0.40 to 0.29 ms from the level 3 cache, 1.2
-        to 0.9 ms from memory. With planes, or where windows overlap and reuse what they read, it does not pay."""
+        """Prefetch the next data of the loop, AHEAD bytes on. 2x2 on 64x224x224: 0.40 to 0.29 ms from the level 3
+        cache, 1.2 to 0.9 ms from memory. With planes, or where windows overlap and reuse what they read, it does not
+        pay.
+        """
         if self.deep:
             return
         for source in sources:
@@ -199,7 +202,7 @@ class PoolSeparable(PoolSpec):
                 k.prefetch(source, place + AHEAD // self.storage.nbytes)
 
     def _neighbours(self, k: Kernel, parts: list[Value]) -> Value:
-        """Windows as wide as there are parts, none overlapping, of the parts put end to end."""
+        """Combine windows as wide as there are parts, none overlapping, of the concatenated parts."""
         if parts[0].lanes == 1:
             return combine_all(k, self.reduction, parts)
         while len(parts) > 1:
@@ -210,7 +213,7 @@ class PoolSeparable(PoolSpec):
 
     @property
     def scratch_rows(self) -> int:
-        """Scratch rows a thread needs, besides those of combined rows (as many as the word `group` says)."""
+        """Number of scratch rows that a thread needs, besides combined rows (as many as the word `group` says)."""
         return horizontal.FIRST_ROW + horizontal.scratch_rows(self)
 
 
@@ -218,7 +221,7 @@ class PoolSeparable(PoolSpec):
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves windows of up to MOST_ROWS rows (planes times rows)."""
+    """Plan windows of up to MOST_ROWS rows (planes times rows)."""
     geometry, memory = problem.geometry, problem.memory
     planes, rows = geometry.window[:2]
     if planes * rows > MOST_ROWS:
@@ -254,7 +257,7 @@ def _seconds(problem: PoolProblem, spec: PoolSeparable) -> float:
     loads = spec.planes * (spec.rows + spec.together - 1) / spec.together
     if spec.fused:
         return estimate("separable", problem, spec.lanes, across=loads * (2 * spec.width) + 1, passes=1)
-    guarded = 3 if spec.is_guarded else 2  # a load, a step, and for maxima of floats a look at NaN
+    guarded = 3 if spec.is_guarded else 2  # a load, a step, and for maxima of floats a check for NaN
     return estimate(
         "separable",
         problem,
@@ -278,8 +281,8 @@ def is_fused(geometry: Geometry, step: int) -> bool:
 
 
 def _together(geometry: Geometry, group: int) -> tuple[tuple[int, ...], int]:
-    """Output rows that share the rows of their windows in registers: fewer with planes, which need more pointers. Those
-    to choose among, and which."""
+    """Return the numbers of output rows that may share the rows of their windows in registers, and the index of the
+    right one: fewer rows with planes, which need more pointers."""
     if geometry.window[1] == 1 or geometry.stride[1] != 1 or geometry.dilation[1] != 1:
         return (1,), 0
     most = 4 if geometry.window[0] == 1 and geometry.window[1] <= 5 else 2

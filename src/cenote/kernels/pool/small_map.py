@@ -39,7 +39,7 @@ BUFFERS = 5  # scratch rows of `pitch` elements: the first is not used
 
 @dataclass(frozen=True)
 class Parts:
-    """A window as windows of `part` taps at `places`, and single taps at `singles`."""
+    """Division of a window into windows of `part` taps at `places`, and single taps at `singles`."""
 
     part: int
     places: tuple[int, ...]
@@ -48,7 +48,7 @@ class Parts:
     @staticmethod
     @cache
     def of(window: int, reduction: str) -> Parts:
-        """The cheapest division of a window."""
+        """Return the cheapest division of a window."""
         choices = [Parts._with(window, part, reduction == SUM) for part in range(1, window + 1)]
         return min(choices, key=lambda parts: parts.cost)
 
@@ -64,14 +64,14 @@ class Parts:
 
     @property
     def cost(self) -> int:
-        """Loads and stores per element."""
-        made = self.part + 1 if self.part > 1 else 0
-        return made + len(self.places) + len(self.singles)
+        """Number of loads and stores per element."""
+        for_parts = self.part + 1 if self.part > 1 else 0
+        return for_parts + len(self.places) + len(self.singles)
 
 
 @dataclass(frozen=True)
 class PoolSmallMap(PoolSpec):
-    """Windows of `rows` x `width`, undilated, over planes whose rows lie side by side in memory."""
+    """Kernel of windows of `rows` x `width`, undilated, over planes whose rows lie side by side in memory."""
 
     rows: int
 
@@ -99,7 +99,7 @@ class PoolSmallMap(PoolSpec):
 
 
 class _SmallMap:
-    """One plane, from its copy on."""
+    """Pooling of one plane, from its copy on."""
 
     def __init__(self, strip: Strip, source: Pointer, exact: bool) -> None:
         assert isinstance(strip.spec, PoolSmallMap)
@@ -130,7 +130,7 @@ class _SmallMap:
             windows.results(strip.y + row * n("y_h"), row)
 
     def _parts(self, source: Pointer, into: Pointer, part: int, distance: Value, length: Value) -> Pointer:
-        """Windows of `part` taps, `distance` apart, of `length` elements."""
+        """Combine windows of `part` taps, `distance` apart, of `length` elements."""
         if part == 1:
             return source
         for at in self.k.range(0, length, 2 * self.spec.lanes):
@@ -142,7 +142,7 @@ class _SmallMap:
     def _joined(
         self, parts: Pointer, source: Pointer, division: Parts, distance: Value, at: Value, lanes: int
     ) -> Value:
-        """The whole windows at a place."""
+        """Combine the whole windows at a place."""
         taps = [(parts + at).load(distance * place, lanes) for place in division.places]
         taps += [(source + at).load(distance * single, lanes) for single in division.singles]
         return combine_all(self.k, self.spec.reduction, taps, self.exact)
@@ -156,9 +156,9 @@ LONGEST_ROW = 40  # longer rows keep vectors busy row by row; with windows below
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves undilated windows in one plane whose rows lie side by side, if its scratch fits the level 2 cache."""
+    """Plan undilated windows in one plane whose rows lie side by side, if its scratch fits the level 2 cache."""
     if is_size(problem.nbytes):
-        return None  # its machine code depends on sizes
+        return None  # the machine code depends on sizes
     geometry, memory = problem.geometry, problem.memory
     if not geometry.is_flat or memory.x[3] != geometry.size[2] * memory.step:
         return None
@@ -189,7 +189,7 @@ def _seconds(problem: PoolProblem, spec: PoolSmallMap) -> float:
 
 
 def _plane_elements(problem: PoolProblem) -> int:
-    """Elements of one scratch plane with its edges."""
+    """Number of elements of one scratch plane with its edges."""
     geometry, step = problem.geometry, problem.memory.step
     rows = max(
         (geometry.out[1] - 1) * geometry.stride[1] + geometry.window[1], geometry.pad[1] + geometry.size[1]

@@ -1,4 +1,4 @@
-"""Small windows over plain rows, in registers: no scratch rows, no copies, every element loaded from where it lies.
+"""Small windows over plain rows, in registers: no scratch rows, no copies, every element loaded from its own place.
 
     for item in items:                              # a band of output rows of one plane
         for `together` output rows, one below the other:
@@ -6,15 +6,15 @@
                 stride 1: across every input row (loads at neighbouring columns), then down those results
                 stride 2: down the columns, then even and odd columns apart, and the odd ones moved on by one
 
-Rows that neighbouring windows share are loaded, and what can be is combined, once. What lies outside of the input
-counts as the nearest element inside for maxima (it is in the window, and once more changes nothing) and as zero for
+Rows that neighbouring windows share are loaded, and combined as far as possible, once. Places outside of the input
+count as the nearest element inside for maxima (it is in the window, and once more changes nothing) and as zero for
 sums. The first and the last vector of a row, which may hang over, are code of their own.
 
-Maxima are taken with one instruction each, which loses NaN; products of all elements are summed beside them, and where
-that sum is NaN the item is done again with maxima that propagate.
-(Against scratch rows: 3x3 with stride 2 on 64x112x112 0.085 ms, not 0.112; with stride 1 on 1536 maps of 28x28 0.29
-ms, not 0.39. Windows of 5 columns gain only where rows are too short for scratch rows to pay: 5x5 on 512 maps of 20x20
-0.096 ms, not 0.120, but on 64 maps of 56x56 0.071 ms instead of 0.061.)
+Maxima are taken with one instruction each, which loses NaN; products of all elements are summed beside them, and
+where that sum is NaN the item is done again with maxima that propagate. (Against scratch rows: 3x3 with stride 2 on
+64x112x112 0.085 ms, not 0.112; with stride 1 on 1536 maps of 28x28 0.29 ms, not 0.39. Windows of 5 columns gain only
+where rows are too short for scratch rows to pay: 5x5 on 512 maps of 20x20 0.096 ms, not 0.120, but on 64 maps of
+56x56 0.071 ms instead of 0.061.)
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ AHEAD = 2048  # bytes that prefetches run ahead: 3x3 with stride 2 on 64x112x112
 
 @dataclass(frozen=True)
 class PoolSmallWindow(PoolSpec):
-    """Windows of `rows` x `width`, undilated, in one plane, plain; the stride of the rows is that of the columns.
+    """Kernel of windows of `rows` x `width`, undilated, in one plane, plain; the stride of the rows is that of the
+    columns.
 
     `left`, `right`: columns by which windows hang over the ends of a row. `clipped`: some hang over the first or last
     row. `together`: output rows computed at once. `alone`: a row of output is one vector; `tail`: it is no whole
@@ -95,7 +96,7 @@ class PoolSmallWindow(PoolSpec):
             kind(strip, self._sources(strip, row, together), row, guard, together).emit()
 
     def _sources(self, strip: Strip, row: Value, together: int) -> list[Pointer]:
-        """Where the rows of the windows start: outside, the nearest row inside, or zeros."""
+        """Start addresses of the rows of the windows: outside, the nearest row inside, or zeros."""
         k, n = strip.k, strip.k.number
         sources = []
         for tap in range((together - 1) * self.stride + self.rows):
@@ -110,7 +111,7 @@ class PoolSmallWindow(PoolSpec):
 
     @property
     def scratch_rows(self) -> int:
-        """Scratch rows a thread needs: that of zeros."""
+        """Number of scratch rows that a thread needs: the row of zeros."""
         return 1
 
 
@@ -132,7 +133,7 @@ class _Rows:
         return combine_all(self.k, self.spec.reduction, values, exact=self.guard is None)
 
     def _down(self, values: Sequence[Value]) -> list[Value]:
-        """Each output row's window of the rows' values, what neighbours share combined once."""
+        """Combine each output row's window of the rows' values; rows that neighbours share are combined once."""
         spec, last = self.spec, len(self.rows) - 1
         if spec.stride == 1:
             return self._shared(values, 0, last, None, 0, 0)
@@ -142,7 +143,7 @@ class _Rows:
     def _shared(
         self, values: Sequence[Value], first: int, last: int, common: Value | None, begin: int, end: int
     ) -> list[Value]:
-        """Windows first..last, one row apart; `common` is rows begin..end-1, which all of them hold."""
+        """Combine windows first..last, one row apart; `common` is rows begin..end-1, which all of them hold."""
         low, high = last, first + self.spec.rows
         if low < high:
             fresh = range(low, high) if common is None else [*range(low, begin), *range(end, high)]
@@ -163,7 +164,7 @@ class _Rows:
 
 
 class _StrideOne(_Rows):
-    """Stride 1."""
+    """Rows with stride 1."""
 
     def emit(self) -> None:
         k, spec, count, lanes = self.k, self.spec, self.strip.count, self.lanes
@@ -172,7 +173,7 @@ class _StrideOne(_Rows):
             return
         if spec.left:
             self._vector(k.integer(0), first=True)
-        latest = count - (spec.right + lanes)  # from here on, vectors hang over
+        latest = count - (spec.right + lanes)  # from here on, vectors hang over the end
         for at in k.range(lanes if spec.left else 0, count - lanes, lanes):
             self._vector(k.minimum(at, latest) if spec.right else at)
         self._vector(count - lanes, last=True)
@@ -189,7 +190,7 @@ class _StrideOne(_Rows):
         self._store(self._down([self._combine(*row) for row in taps]), at)
 
     def _tap(self, source: Pointer, at: Value, tap: int, first: bool, last: bool) -> Value:
-        """One column of all windows of the vector."""
+        """Load one column of all windows of the vector."""
         spec, lanes = self.spec, self.lanes
         under = spec.left - tap if first else 0
         over = tap - (spec.width - 1 - spec.right) if last else 0
@@ -207,7 +208,7 @@ class _StrideOne(_Rows):
 
 
 class _StrideTwo(_Rows):
-    """Stride 2: a window is a pair of columns and the second column of the pair before."""
+    """Rows with stride 2: a window is a pair of columns and the second column of the pair before."""
 
     def emit(self) -> None:
         k, spec, count, lanes = self.k, self.spec, self.strip.count, self.lanes
@@ -224,21 +225,22 @@ class _StrideTwo(_Rows):
             self._vector(last, self._column(last * 2 - spec.left), spec.right)
 
     def _before_first(self) -> list[Value]:
-        """What stands before the first pair of a row: nothing, or a column of the input."""
+        """Values before the first pair of a row: identities, or a column of the input."""
         k, spec = self.k, self.spec
         if spec.left:
             return [k.constant(spec.compute, spec.identity, self.lanes) for _ in self.rows]
         return self._column(k.integer(0), fresh=True)
 
     def _column(self, column: Value, fresh: bool = False) -> list[Value]:
-        """One column down, in every lane; `fresh`: no vector holds it."""
+        """Combine one column down, in every lane; `fresh`: no vector holds it."""
         loaded = [load(self.spec, source, column, 1) for source in self.sources]
         if fresh and self.guard is not None:
             self.guard.see_products([self.k.splat(value, self.lanes) for value in loaded])
         return [self.k.splat(value, self.lanes) for value in self._down(loaded)]
 
     def _vector(self, at: Value, before: Sequence[Value], over: int) -> list[Value]:
-        """Outputs at, at+1 …; the odd columns, for the next vector. `over`: the last pair lacks its second column."""
+        """Compute outputs at, at+1 …; returns the odd columns, for the next vector. `over`: the last pair lacks its
+        second column."""
         k, spec, lanes = self.k, self.spec, self.lanes
         start = at * 2 + (1 - spec.left)
         for source in self.sources[1:]:
@@ -258,15 +260,15 @@ class _StrideTwo(_Rows):
 
 # ---- the plan -------------------------------------------------------------------------------------------------------
 
-# outputs: windows of 2, 4 or 5 columns pay in no longer rows (2x2 on 224x224: 1.8 times `separable`)
+# Output columns: windows of 2, 4 or 5 columns pay in no longer rows (2x2 on 224x224: 1.8 times `separable`).
 SHORT_ROW = 32
 FEWEST_LANES = 4  # shuffles at the ends of rows need as many as two columns
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves small undilated windows in one plane, plain: 2 to 5 columns with stride 1, or 3 with stride 2."""
+    """Plan small undilated windows in one plane, plain: 2 to 5 columns with stride 1, or 3 with stride 2."""
     if is_size(problem.nbytes):
-        return None  # its machine code depends on sizes
+        return None  # the machine code depends on sizes
     geometry = problem.geometry
     if problem.memory.step != 1 or problem.norm or problem.converts:
         return None  # 16-bit floats would be converted once per column of a window
@@ -302,7 +304,7 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
 
 
 def _seconds(problem: PoolProblem, spec: PoolSmallWindow) -> float:
-    # of the input, per row of the output
+    # Rows of the input that are read per row of the output.
     rows = ((spec.together - 1) * spec.stride + spec.rows) / spec.together
     loads = rows * (spec.width if spec.stride == 1 else 2)
     guards, shuffles = (loads / 2 if spec.is_guarded else 0), (0 if spec.stride == 1 else 5)
@@ -318,17 +320,17 @@ def _seconds(problem: PoolProblem, spec: PoolSmallWindow) -> float:
 
 
 def takes_neighbours(width: int, left: int, right: int) -> bool:
-    """Windows one apart that hang over by less than themselves, and no more than a few lanes."""
+    """Whether windows are one apart and hang over by less than themselves, and by no more than a few lanes."""
     return 2 <= width <= MOST_COLUMNS and left + right < width and max(left, right) <= FEWEST_LANES // 2
 
 
 def takes_pairs(width: int, stride: int, left: int, right: int) -> bool:
-    """Windows of three columns, two apart."""
+    """Whether windows have three columns and are two apart."""
     return stride == 2 and width == 3 and max(left, right) <= 1
 
 
 def _lanes(problem: PoolProblem, target: Target, left: int, right: int) -> int | None:
-    """Lanes so that a row is one vector, or its first and last vector lie apart enough."""
+    """Number of lanes with which a row is one vector, or its first and last vector lie apart enough."""
     geometry, lanes = problem.geometry, target.lanes(problem.dtype)
     count = geometry.out[2]
     while lanes >= FEWEST_LANES:

@@ -53,7 +53,7 @@ UPWARDS = 4  # suffixes made at a time
 
 @dataclass(frozen=True)
 class PoolVanHerk(PoolSpec):
-    """Windows of `planes` planes (unrolled) and any number of rows.
+    """Kernel of windows of `planes` planes (unrolled) and any number of rows.
 
     The word `band` counts the rows of a run: whole blocks. `together`: output rows joined at a time; more than 1 only
     for windows one row apart.
@@ -78,7 +78,7 @@ class PoolVanHerk(PoolSpec):
 
     @property
     def scratch_rows(self) -> int:
-        """Scratch rows a thread needs, without those of a block (as many as the window has rows)."""
+        """Number of scratch rows that a thread needs, without those of a block (as many as the window has rows)."""
         return self.first_combined + self.together + 2
 
     @property
@@ -91,7 +91,7 @@ class PoolVanHerk(PoolSpec):
 
 
 class _Run:
-    """One strip of work: exact where there is no guard for NaN, else quick."""
+    """Pooling of one strip: exact where there is no guard for NaN, else quick."""
 
     def __init__(self, strip: Strip, guard: NanGuard | None) -> None:
         assert isinstance(strip.spec, PoolVanHerk)
@@ -122,7 +122,8 @@ class _Run:
             taken.value = self._join_all(start, k.minimum(start + self.rows, end))
 
     def _join_all(self, start: Value, stop: Value) -> Value:
-        """The output rows of windows that start in rows start..stop-1; gives the rows taken of the next block."""
+        """Emit the output rows of windows that start in rows start..stop-1; returns the number of rows taken of the
+        next block."""
         k, stride, together = self.k, self.k.number("stride_h"), self.spec.together
         if together > 1:
             whole = (stop - start) & ~(together - 1)
@@ -140,11 +141,13 @@ class _Run:
         return (last - 1) * stride - start
 
     def _block(self, row: Value | int) -> Pointer:
-        """Where a row of the block is kept, its suffix in the next; -1 is there as well, for what is not needed."""
+        """Address of a row of the block; its suffix is in the place of the next. Row -1 exists as well, for unused
+        results."""
         return self.strip.row(row + (self.spec.first_combined + self.spec.together + 1))
 
     def _prefix(self, turn: Value | int) -> Pointer:
-        """The prefix before a turn: two rows, because LLVM makes maxima in place masked stores, which are slow."""
+        """Address of the prefix before a turn: two rows alternate, because LLVM makes in-place maxima masked stores,
+        which are slow."""
         return self.strip.row((turn & 1) + (self.spec.tail + 1))
 
     def _take(self, row: Value, place: Value) -> None:
@@ -154,7 +157,7 @@ class _Run:
             self._block(place).store(self._loaded(sources, at, is_tail), at)
 
     def _skip(self, row: Value) -> None:
-        """A row of the next block that no window ends in: into the prefix, and into its place."""
+        """Take a row of the next block that no window ends in: into the prefix, and into its place."""
         sources, lanes = self._sources(self.rows + row), self.spec.lanes
         before, after = self._prefix(row), self._prefix(row + 1)
         for at, is_tail in self._vectors():
@@ -163,7 +166,7 @@ class _Run:
             self._block(row).store(value, at)
 
     def _suffixes(self) -> None:
-        """The block's rows combined from each row to the last, upwards."""
+        """Combine the block's rows from each row to the last, upwards."""
         k, last = self.k, self.rows - 1
         rest = last % UPWARDS
         for index in k.range(0, rest):
@@ -172,7 +175,7 @@ class _Run:
             self._upwards(last - UPWARDS - index, UPWARDS)
 
     def _upwards(self, top: Value, count: int) -> None:
-        """The suffixes of `count` rows from `top` on; runs over by up to a vector."""
+        """Compute the suffixes of `count` rows from `top` on; runs over by up to a vector."""
         rows = [self._block(top + index) for index in range(count + 2)]
         for at in self.k.range(0, self.strip.length, self.spec.lanes):
             suffix = rows[count + 1].load(at, self.spec.lanes)
@@ -181,8 +184,8 @@ class _Run:
                 rows[index + 1].store(suffix, at)
 
     def _join(self, first: Value, offset: Value, turn: Value, count: int) -> None:
-        """The output rows from `first` on, whose windows start `offset` rows into the block: take the windows' last
-        rows into the prefix, one after the other, join each to its suffix, and go across."""
+        """Emit the output rows from `first` on, whose windows start `offset` rows into the block: take the windows'
+        last rows into the prefix, one after the other, join each to its suffix, and go across."""
         k, strip, lanes = self.k, self.strip, self.spec.lanes
         sources = [
             self._sources(self.rows - 1 + (offset + index), (offset > 0) if index == 0 else None)
@@ -211,8 +214,8 @@ class _Run:
             across.results(targets[index], first + index)
 
     def _ask_for_ends(self, targets: list[Pointer]) -> None:
-        """Prefetch the cache lines that are not written past the caches: waiting for them took a quarter of the
-        time."""
+        """Prefetch the cache lines that are not written past the caches: waiting for them took a
+        quarter of the time."""
         k, count = self.k, self.strip.count
         line = k.target.line // self.spec.storage.nbytes
         for target in targets:
@@ -242,7 +245,7 @@ class _Run:
                 yield whole, True
 
     def _loaded(self, sources: list[Pointer], at: Value, is_tail: bool) -> Value:
-        """The planes' rows. The tail is loaded from where it ends with the row, and moved in memory."""
+        """Load the planes' rows, combined. The tail is loaded so that it ends with the row, and moved in memory."""
         lanes, values = self.spec.lanes, []
         for source in sources:
             if is_tail:
@@ -259,7 +262,8 @@ class _Run:
         return combine_all(self.k, self.spec.reduction, values, exact=self.guard is None)
 
     def _sources(self, row: Value, wanted: Value | None = None) -> list[Pointer]:
-        """Where a row of the block (or of the next one) starts in each plane; blanks where it is not in the input."""
+        """Start address, in each plane, of a row of the block (or of the next one); blanks where it is not in the
+        input."""
         k, n, strip = self.k, self.k.number, self.strip
         y = self.top + row
         inside = y.bits(U64) < n("size_h").bits(U64)
@@ -278,15 +282,15 @@ class _Run:
 
 # ---- the plan -------------------------------------------------------------------------------------------------------
 
-FEWEST_ROWS = 8  # below, row by row costs no more
+FEWEST_ROWS = 8  # with fewer, going row by row costs no more
 MOST_PLANES = 8  # windows of more planes are not unrolled
 RUNS = ((16, 8), (8, 3))  # runs of blocks over all planes that are aimed at, and the fewest blocks of each
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves overlapping, undilated windows of two rows or more."""
+    """Plan overlapping, undilated windows of two rows or more."""
     if is_size(problem.nbytes):
-        return None  # its machine code depends on sizes
+        return None  # the machine code depends on sizes
     geometry = problem.geometry
     if not _serves(geometry):
         return None
@@ -327,14 +331,14 @@ def goes_by_blocks(geometry: Geometry) -> bool:
 
 
 def strip_room(geometry: Geometry, target: Target) -> int:
-    """Bytes of a scratch row, of as many as a window has: narrower strips are slower, with more ends of rows and more
-    overlap."""
+    """Bytes of a scratch row; a window needs as many such rows as it has: narrower strips are slower, with more ends
+    of rows and more overlap."""
     return target.l2_bytes * 9 // 16 // geometry.window[1]
 
 
 def _run(geometry: Geometry, columns: int) -> int:
-    """Rows of a run of blocks, of which there are `columns` side by side: enough runs for many threads, but not so
-    short that their first blocks, which are fetched for themselves, count."""
+    """Number of rows of a run of blocks, of which there are `columns` side by side: enough runs for many threads, but
+    long enough that fetching their first blocks separately does not matter."""
     rows = geometry.window[1]
     blocks = ((geometry.out[1] - 1) * geometry.stride[1]) // rows + 1
     runs = max(1, *(min(-(-aim // columns), blocks // fewest) for aim, fewest in RUNS))

@@ -43,8 +43,8 @@ WORDS = (
 
 @dataclass(frozen=True)
 class GlobalSpec(KernelSpec):
-    """`norm` 1 takes absolute values, 2 squares before the reduction; `root` a square root at the end. `result` is
-    the type of y."""
+    """Fields of kernels of whole maps. `norm` 1 takes absolute values, 2 squares before the reduction; `root` a
+    square root at the end. `result` is the type of y."""
 
     reduction: str
     dtype: np.dtype[Any]
@@ -60,7 +60,7 @@ class GlobalSpec(KernelSpec):
 
     @property
     def total(self) -> Scalar:
-        """The type of totals over a whole piece: float64 for sums of floats."""
+        """Type of totals over a whole piece: float64 for sums of floats."""
         return F64 if self.reduction == SUM and self.compute.is_float else self.compute
 
     @property
@@ -71,7 +71,7 @@ class GlobalSpec(KernelSpec):
         return (*pointers, Parameter("factor", F64), *(Parameter(word) for word in WORDS))
 
     def value(self, pointer: Pointer, offset: Value | int) -> Value:
-        """A vector of the input, as the reduction wants it."""
+        """Load a vector of the input in the form that the reduction takes."""
         value = pointer.load(offset, self.lanes).to(self.compute)
         k = value.kernel
         if self.norm == 1:
@@ -83,7 +83,7 @@ class GlobalSpec(KernelSpec):
         return value
 
     def rows(self, k: Kernel, x: Pointer) -> Iterator[Pointer]:
-        """Starts of the runs of a map: `slices` times `runs` of them."""
+        """Yield starts of the runs of a map: `slices` times `runs` of them."""
         n = k.number
         for piece in k.range(0, n("slices")):
             for run in k.range(0, n("runs")):
@@ -104,8 +104,8 @@ class GlobalSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class GlobalPlanes(GlobalSpec):
-    """Plain layout. `group` is `lanes` (that many short planes per item, y dense) or 1 (one plane, or a piece of it).
-    `length` is that of a run short enough to unroll, else 0: any length."""
+    """Kernel for the plain layout. `group` is `lanes` (that many short planes per item, y dense) or 1 (one plane, or
+    a piece of it). `length` is that of a run short enough to unroll, else 0: any length."""
 
     length: int
     group: int
@@ -135,7 +135,7 @@ class GlobalPlanes(GlobalSpec):
         return k
 
     def _plane(self, k: Kernel, x: Pointer, length: Value) -> Value:
-        """The total of a plane, still one per lane."""
+        """Compute the total of a plane, still one per lane."""
         if self.length:
             return self._short(k, x)
         total = k.variable(self.neutral(k, self.total))
@@ -161,7 +161,7 @@ class GlobalPlanes(GlobalSpec):
         total.value = combine(k, self.reduction, total.value, value.to(self.total))
 
     def _tail(self, k: Kernel, row: Pointer, length: Value) -> Value:
-        """The last, partial vector: it reaches back; lanes already counted become the identity."""
+        """Load the last, partial vector: it reaches back; lanes already counted become the identity."""
         value = self.value(row, length - self.lanes)
         if self.reduction != SUM:
             return value
@@ -169,7 +169,7 @@ class GlobalPlanes(GlobalSpec):
         return k.select(fresh, value, self.neutral(k))
 
     def _short(self, k: Kernel, x: Pointer) -> Value:
-        """A run of known length, unrolled."""
+        """Reduce a run of known length, unrolled."""
         parts = [self.value(x, at) for at in range(0, self.length - self.lanes + 1, self.lanes)]
         rest = self.length % self.lanes
         if rest:
@@ -197,7 +197,7 @@ class GlobalPlanes(GlobalSpec):
         self._write(k, parts[0].to(self.total), first)
 
     def _fold(self, k: Kernel, a: Value, b: Value, size: int) -> Value:
-        """Pairs of lanes of two vectors combined: lane sets of a and b alternate in runs of `size`."""
+        """Combine pairs of lanes of two vectors: lane sets of a and b alternate in runs of `size`."""
         even: list[int] = []
         odd: list[int] = []
         for start in range(0, self.lanes, 2 * size):
@@ -212,7 +212,7 @@ class GlobalPlanes(GlobalSpec):
 
 @dataclass(frozen=True)
 class GlobalChannels(GlobalSpec):
-    """Channels innermost: `step` channels per position; `wide` vectors of them at a time."""
+    """Kernel for channels innermost: `step` channels per position; `wide` vectors of them at a time."""
 
     wide: int
 
@@ -265,9 +265,10 @@ ONE_RUN = (1, 0, 1, 0)
 
 @dataclass(frozen=True)
 class Maps:
-    """Where the maps lie: batches and channels (or channel blocks) with their strides in x and y, in elements; a map is
-    made of runs of `length` positions, `step` elements from position to position (1: plain). `runs` holds their number
-    and distance, and the number and distance of slices of so many runs."""
+    """Layout of the maps: batches and channels (or channel blocks) with their strides in x and y, in elements; a map
+    is made of runs of `length` positions, `step` elements from position to position (1: plain). `runs` holds their
+    number and distance, and the number and distance of slices of so many runs.
+    """
 
     batches: int
     channels: int
@@ -283,13 +284,13 @@ class Maps:
 
     @property
     def elements(self) -> int:
-        """Positions of a map."""
+        """Number of positions of a map."""
         return self.length * self.runs[0] * self.runs[2]
 
 
 @dataclass(frozen=True)
 class Reduce:
-    """What a whole map becomes. `factor` multiplies a sum; `norm` and `root` are those of the kernel."""
+    """Reduction of a whole map. `factor` multiplies a sum; `norm` and `root` are those of the kernel."""
 
     reduction: str
     dtype: np.dtype[Any]
@@ -300,7 +301,7 @@ class Reduce:
 
 
 def partials(reduce: Reduce, maps: Maps) -> TensorType | None:
-    """The temporary that pieces of large planes leave their totals in; None when planes are taken whole."""
+    """Type of the temporary for the totals of pieces of large planes; None when planes are taken whole."""
     if maps.step != 1 or maps.elements != maps.length or maps.planes > FEW_PLANES or maps.length < 2 * PIECE:
         return None
     sums = reduce.reduction == SUM and compute_type(SUM, reduce.dtype).is_float
@@ -310,7 +311,7 @@ def partials(reduce: Reduce, maps: Maps) -> TensorType | None:
 def whole_maps(
     reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argument, temporary: Argument = None
 ) -> list[Call]:
-    """The calls that reduce every map; `temporary` is of the type that `partials` gives."""
+    """Return the calls that reduce every map; `temporary` is of the type that `partials` gives."""
     between = partials(reduce, maps)
     if maps.step != 1:
         return [_channels(reduce, maps, target, x, y)]

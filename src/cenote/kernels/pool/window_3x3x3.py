@@ -56,8 +56,8 @@ LONG_ROW = 2048
 
 @dataclass(frozen=True)
 class PoolWindow3x3x3(PoolSpec):
-    """Windows of 3 x 3 x 3 with stride 1, undilated, plain. `left`, `right`: columns by which windows hang over the
-    ends of a row."""
+    """Kernel of windows of 3 x 3 x 3 with stride 1, undilated, plain. `left`, `right`: columns by which windows hang
+    over the ends of a row."""
 
     left: int
     right: int
@@ -78,7 +78,8 @@ class PoolWindow3x3x3(PoolSpec):
         return k
 
     def scratch_elements(self, band: int, columns: int, pitch: int, line: int) -> int:
-        """Elements a thread needs: a blank row and one to drop results into, what is kept, and two streaming stores."""
+        """Number of elements that a thread needs: a blank row and one for dropped results, what is kept, and two
+        streaming stores."""
         kept = PAIR * (band + 1) * (columns + 2 * self.lanes)
         tables = 2 * PAIR * (band + WINDOW) * -(-8 // self.storage.nbytes)
         return (
@@ -87,7 +88,7 @@ class PoolWindow3x3x3(PoolSpec):
 
 
 class _BandPass:
-    """One strip of work: exact where there is no guard for NaN, else quick."""
+    """Pooling of one strip: exact where there is no guard for NaN, else quick."""
 
     def __init__(self, strip: Strip, guard: NanGuard | None) -> None:
         assert isinstance(strip.spec, PoolWindow3x3x3)
@@ -141,7 +142,7 @@ class _BandPass:
                 store.finish()
 
     def _in_place(self, plane: Value) -> Callable[[int, Value, int], Pointer]:
-        """Where results belong; those of a row or plane too many are dropped."""
+        """Return the function that gives the addresses of results; those of a row or plane too many are dropped."""
         k, n, strip = self.k, self.k.number, self.strip
 
         def target(index: int, row: Value, turn: int) -> Pointer:
@@ -158,7 +159,8 @@ class _BandPass:
         target: Callable[[int, Value, int], Pointer] | None,
         plane: Value,
     ) -> None:
-        """All columns of the band in two planes, or without a target what is kept of the planes before the first."""
+        """Compute all columns of the band in two planes, or, without a target, what is kept of the planes before the
+        first."""
         k, n, spec, strip, lanes = self.k, self.k.number, self.spec, self.strip, self.lanes
         count = strip.count
         work = (len(sources), target is not None, plane)
@@ -174,7 +176,7 @@ class _BandPass:
                         )
         if spec.left:
             self._down(*work, k.integer(0), k.integer(0), first=True)
-        latest = count - (spec.right + lanes)  # from here on, vectors hang over
+        latest = count - (spec.right + lanes)  # from here on, vectors hang over the end
         for at in k.range(lanes if spec.left else 0, count - lanes, lanes):
             place = k.minimum(at, latest) if spec.right else at
             self._down(*work, place, at // lanes)
@@ -184,7 +186,7 @@ class _BandPass:
         return (self.tables + (row * (2 * PAIR) + table)).text
 
     def _note(self, table: int, row: Value, pointer: Pointer) -> None:
-        """Write down where a row lies, so that the loops over columns need not find out."""
+        """Store the address of a row, so that the loops over columns need not compute it."""
         self.k.line(f"store ptr {pointer.text}, ptr {self._slot(table, row)}, align 8")
 
     def _noted(self, table: int, row: Value) -> Pointer:
@@ -201,7 +203,7 @@ class _BandPass:
         first: bool = False,
         last: bool = False,
     ) -> None:
-        """One vector of columns, down the band."""
+        """Compute one vector of columns, down the band."""
         k, strip, spec, n = self.k, self.strip, self.spec, self.k.number
         size = self.lanes * PAIR
         kept = self.kept + number * self.pairs * size
@@ -233,13 +235,13 @@ class _BandPass:
                     place.store(value)
 
     def _begin(self, a: Value, b: Value) -> tuple[Value, Value]:
-        """What is kept of the first two rows or planes."""
+        """Return what is kept of the first two rows or planes."""
         return self._combine(a, b), b
 
     def _slide(
         self, kept: Sequence[Value], a: Value, b: Value
     ) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
-        """Two windows that end in a and b; what the next two need."""
+        """Return two windows that end in a and b, and what the next two need."""
         both = self._combine(a, b)
         return (self._combine(kept[0], a), self._combine(kept[1], both)), (both, b)
 
@@ -247,7 +249,7 @@ class _BandPass:
         return combine_all(self.k, self.spec.reduction, values, exact=self.guard is None)
 
     def _across(self, source: int, row: Value, at: Value, first: bool, last: bool) -> Value:
-        """The windows' columns in one row of the input."""
+        """Combine the windows' columns in one row of the input."""
         spec, pointer = self.spec, self._noted(source, row)
         if self.spec.past_caches:
             self.k.prefetch(pointer, at + self.ahead)
@@ -259,7 +261,7 @@ class _BandPass:
         return self._combine(*taps)
 
     def _tap(self, source: Pointer, at: Value, tap: int, first: bool, last: bool) -> Value:
-        """One column of all windows of the vector."""
+        """Load one column of all windows of the vector."""
         spec, lanes = self.spec, self.lanes
         under = spec.left - tap if first else 0
         over = tap - (WINDOW - 1 - spec.right) if last else 0
@@ -277,7 +279,7 @@ class _BandPass:
 
 
 class _InputPlane:
-    """A plane of the input, by its number; outside, what counts instead."""
+    """Plane of the input, by its number; outside, its substitute."""
 
     def __init__(self, band: _BandPass, number: Value) -> None:
         self.band, k, n = band, band.k, band.k.number
@@ -302,9 +304,9 @@ WIDEST_VECTOR = 32  # bytes: AVX2 (Zen 3) takes a third less than `separable`, A
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves windows of 3 x 3 x 3, one apart, plain."""
+    """Plan windows of 3 x 3 x 3, one apart, plain."""
     if is_size(problem.nbytes):
-        return None  # its machine code depends on sizes
+        return None  # the machine code depends on sizes
     geometry = problem.geometry
     if problem.memory.step != 1 or problem.norm or problem.converts:
         return None
@@ -340,8 +342,8 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
 
 
 def _band(geometry: Geometry, volumes: int) -> int:
-    """Output rows of an item that goes through all planes of one of so many volumes: what it keeps stays in the level 1
-    cache, and there are enough items for many threads."""
+    """Number of output rows of an item that goes through all planes of one of so many volumes: what it keeps stays in
+    the level 1 cache, and there are enough items for many threads."""
     most = max(BAND_ROWS, BAND_COLUMNS // geometry.out[2])
     most = max(4, min(most, geometry.out[1] * volumes // 16))
     bands = -(-geometry.out[1] // most)

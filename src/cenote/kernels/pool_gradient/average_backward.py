@@ -55,11 +55,11 @@ def sum_type(dtype: np.dtype[Any], slope: str) -> Scalar:
 
 @dataclass(frozen=True)
 class PoolAverageBackward(KernelSpec):
-    """`width`, `stride` and `dilation` of regular columns; width 0: the columns go by groups. `step` 1 is plain, 0
-    channels innermost. `lanes` along rows of y, `sum_lanes` of grad_output, `out_lanes` of one column of it (channels
-    innermost). `scaled`: regular columns have weights.
-    `slope` is what x makes of the sums: "none"; times "x"; times its "sign"; times sign(x) |x|^e ("power"); times x^e
-    where x is at least `floor` ("above"); `twice` the exponent e if that is small and whole, else 0.
+    """Kernel that spreads gradients. `width`, `stride` and `dilation` of regular columns; width 0: the columns go by
+    groups. `step` 1 is plain, 0 channels innermost. `lanes` along rows of y, `sum_lanes` of grad_output, `out_lanes`
+    of one column of it (channels innermost). `scaled`: regular columns have weights. `slope` is the factor by x:
+    "none"; "x"; its "sign"; sign(x) |x|^e ("power"); x^e where x is at least `floor` ("above"); `twice` is twice the
+    exponent e if that is small and whole, else 0.
     """
 
     dtype: np.dtype[Any]
@@ -107,7 +107,7 @@ class PoolAverageBackward(KernelSpec):
 
 
 class _GradientPlane:
-    """One item: a plane of the gradient, whose windows along the planes are known."""
+    """Emitter of one item: a plane of the gradient, whose windows along the planes are known."""
 
     def __init__(
         self, k: Kernel, spec: PoolAverageBackward, image: Value, channel: Value, plane: Value
@@ -126,7 +126,7 @@ class _GradientPlane:
         self.spread = self.gaps + n("length")
 
     def clear_gaps(self) -> None:
-        """Zeros between the sums and around them: they are never written over."""
+        """Store zeros between the sums and around them: they are never written over."""
         k, spec = self.k, self.spec
         if spec.width:
             for at in k.range(0, k.number("length"), spec.lanes):
@@ -148,7 +148,8 @@ class _GradientPlane:
             self._row(row, taken)
 
     def _summed(self, first: Value, last: Value) -> Iterator[tuple[Value, Value]]:
-        """Vectors of the sum of the weighted rows of grad_output that reach this group of rows, and their places."""
+        """Yield vectors of the sum of the weighted rows of grad_output that reach this group of rows, and their
+        places."""
         k, lanes = self.k, self.spec.sum_lanes
         whole = self.out & ~(lanes * TOGETHER - 1)
         for at in k.range(0, whole, lanes * TOGETHER):
@@ -196,7 +197,7 @@ class _GradientPlane:
                 place.store(value * weights.load(column) if spec.scaled else value, channel)
 
     def _insert(self, gaps: Pointer, at: Value, value: Value) -> None:
-        """The lanes of a plain vector, `stride` apart; what lies between is zero."""
+        """Store the lanes of a plain vector, `stride` apart, with zeros between."""
         k, stride, lanes = self.k, self.spec.stride, value.lanes
         if stride == 1 or lanes == 1:
             gaps.store(value, at * stride)
@@ -208,7 +209,7 @@ class _GradientPlane:
             gaps.store(k.shuffle(value, zero, chosen), at * stride + part * lanes)
 
     def _taps(self, at: Value) -> Value:
-        """All taps of a vector of columns, two chains."""
+        """Add all taps of a vector of columns, in two chains."""
         k, spec = self.k, self.spec
         source = self.gaps + (k.number("left") + k.number("pad") * self.step)
         distance = self.step * spec.dilation
@@ -246,7 +247,8 @@ class _GradientPlane:
         return total.value
 
     def _fill(self, begin: Value, end: Value, value: Value) -> None:
-        """Groups come in order, so that a vector may run over the end: the next group writes over it."""
+        """Store one value in a stretch. Groups come in order, so a vector may run over the end: the next group
+        overwrites it."""
         lanes = self.spec.lanes
         wide = self.k.splat(value, lanes)
         for at in self.k.range(begin, end, lanes):
@@ -271,7 +273,8 @@ class _GradientPlane:
 
 
 def sloped(k: Kernel, spec: PoolAverageBackward, total: Value, x: Value) -> Value:
-    """What an element gets of the sums that reach it; one without influence gets 0, even of an infinite gradient."""
+    """Multiply the sums that reach an element by the slope; an element without influence gets 0, even of an infinite
+    gradient."""
     zero = k.constant(total.type, 0.0, total.lanes)
     if spec.slope == BY_X:
         return k.select(x.equals(0.0), zero, total * x)
@@ -287,7 +290,7 @@ def sloped(k: Kernel, spec: PoolAverageBackward, total: Value, x: Value) -> Valu
 
 
 def power(k: Kernel, size: Value) -> Value:
-    """size^exponent for size >= 0, in float64 on the way, rounded to the type of size; NaN stays."""
+    """Compute size^exponent for size >= 0, in float64 on the way, rounded to the type of size; NaN stays."""
     exponent = k.splat(k.number("exponent"), size.lanes)
     return real_power(k, size.to(F64), exponent).to(size.type)
 

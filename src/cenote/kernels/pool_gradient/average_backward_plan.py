@@ -1,5 +1,4 @@
-"""From the windows of a pool to the call that spreads its gradient: which windows reach which rows, and with what
-weight."""
+"""Plan of the call that spreads a pool's gradient: the windows that reach each row, and their weights."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from cenote.kernels.pool_gradient.average_backward import (
 )
 from cenote.kernels.pool_variants.power import doubled
 
-ITEM = 1 << 16  # bytes of the gradient that an item makes, about
+ITEM = 1 << 16  # approximate bytes of the gradient that an item computes
 SLACK = 128  # elements past a scratch row that vectors may touch
 
 Bounds = tuple[tuple[int, int], ...]
@@ -31,14 +30,14 @@ Bounds = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class AxisSpread:
-    """The windows along one axis, regular or half-open ranges of the input, and the weight of each."""
+    """Windows along one axis, regular or half-open ranges of the input, and the weight of each."""
 
     size: int
     windows: AxisWindow | Bounds
     weights: tuple[float, ...]
 
     def taps(self) -> list[list[int]]:
-        """For each element of the input, the windows that read it."""
+        """Return for each element of the input the windows that read it."""
         reached: list[list[int]] = [[] for _ in range(self.size)]
         for o in range(len(self.weights)):
             windows = self.windows
@@ -48,8 +47,8 @@ class AxisSpread:
         return reached
 
     def groups(self) -> tuple[Array, Array, Array]:
-        """Runs of elements that the same windows read, as rows of (begin, end, first tap, last tap); the taps' windows
-        and weights."""
+        """Return runs of elements that the same windows read, as rows of (begin, end, first tap, last tap); the taps'
+        windows and weights."""
         runs: list[tuple[int, int, int, int]] = []
         chosen: list[int] = []
         last: list[int] | None = None
@@ -72,8 +71,8 @@ def average_backward_call(
     axes: Sequence[AxisSpread], g: View, x: View, y: View, target: Target, *, channels_last: bool,
     slope: str = PLAIN_SLOPE, exponent: float = 0.0, floor: float = 0.0,
 ) -> Call:  # fmt: skip
-    """The launch for plain views: `axes` are the spatial ones, g the gradient of the pool's output (float64 when there
-    is a slope), x the pool's input, y its gradient."""
+    """Return the launch for plain views: `axes` are the spatial ones, g the gradient of the pool's output (float64
+    when there is a slope), x the pool's input, y its gradient."""
     planes, rows, columns = (ONE,) * (3 - len(axes)) + tuple(axes)
     compute = sum_type(y.type.dtype, slope)
     real = np.dtype(np.float64 if compute.bits == 64 else np.float32)
@@ -124,7 +123,7 @@ def average_backward_call(
 
 
 def _regular(columns: AxisSpread) -> tuple[int, int, int, int]:
-    """Width, stride, dilation and padding of regular windows; width 0 where the columns go by groups."""
+    """Return width, stride, dilation and padding of regular windows; width 0 where the columns go by groups."""
     windows = columns.windows
     if not isinstance(windows, AxisWindow):
         return 0, 1, 1, 0
@@ -132,7 +131,7 @@ def _regular(columns: AxisSpread) -> tuple[int, int, int, int]:
 
 
 def scratch_bytes(axes: Sequence[AxisSpread], step: int) -> int:
-    """About what a thread needs: to leave absurd windows to the reference."""
+    """Approximate bytes of scratch of a thread: absurd windows are left to the reference."""
     columns = axes[-1]
     width, stride, dilation, pad = _regular(columns)
     return 24 * step * (width * dilation + max(columns.size + pad, len(columns.weights) * stride) + SLACK)

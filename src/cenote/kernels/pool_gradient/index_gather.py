@@ -1,10 +1,10 @@
-"""Values read from the places that indices name: the gradient of max unpooling.
+"""Gather of the values at the places that indices name: the gradient of max unpooling.
 
     for item in begin .. end:                       a plane, or the planes of a group of channels side by side
         for place in the planes of the indices:     writer[index] = place      (the last of equal indices stays)
         for place in the planes of the indices:     y[place] = g[index] where writer[index] is this place, else 0
 
-`found` as in `index_scatter`; what a wrong index would read is 0.
+`found` as in `index_scatter`; a wrong index reads 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from cenote.kernels.pool_gradient.index_scatter import WORK, Walk, places
 
 @dataclass(frozen=True)
 class PoolIndexGather(KernelSpec):
-    """`width` channels per item; `rule` says what indices count (MaxPool's rules)."""
+    """Kernel of `width` channels per item; `rule` says what indices count (MaxPool's rules)."""
 
     dtype: np.dtype[Any]
     width: int
@@ -77,7 +77,8 @@ class PoolIndexGather(KernelSpec):
 def gather_call(
     g: View, index: View, y: View, found: View, counted: Sequence[int], rule: str, *, channels_last: bool
 ) -> Call:
-    """The launch for plain views: g holds the map of extents `counted`, dense; y and the indices are of one shape."""
+    """Return the launch for plain views: g holds the map of extents `counted`, dense; y and the indices are of one
+    shape."""
     width = group_width(y, channels_last)
     to, source, where = (planes_of(view, channels_last) for view in (y, g, index))
     extents = ((1,) * (3 - len(counted)) + tuple(counted))[-3:]

@@ -45,8 +45,10 @@ WORK = 1 << 16  # elements touched by the items that a thread takes at once
 
 @dataclass(frozen=True)
 class PoolIndexScatter(KernelSpec):
-    """`width` channels per item; `adds` sums in at least float32 (16-bit floats by way of scratch). `rule` says what
-    indices count (MaxPool's rules), `dense` that positions of y's planes are numbered as they lie."""
+    """Kernel of `width` channels per item; `adds` sums in at least float32 (16-bit floats by way of scratch). `rule`
+    says what indices count (MaxPool's rules), `dense` that positions of y's planes are numbered in the order of
+    memory.
+    """
 
     dtype: np.dtype[Any]
     width: int
@@ -56,7 +58,7 @@ class PoolIndexScatter(KernelSpec):
 
     @property
     def element(self) -> Scalar:
-        """Values that are only moved are moved as bits."""
+        """Element type; values that are only moved are moved as bits."""
         return Scalar.of(self.dtype if self.adds else np.dtype(f"u{self.dtype.itemsize}"))
 
     @property
@@ -102,7 +104,7 @@ class PoolIndexScatter(KernelSpec):
         return k
 
     def _offset(self, k: Kernel, position: Value, lane: Value) -> Value:
-        """Where a position of a plane lies in the memory that is written."""
+        """Offset of a position of a plane in the memory that is written."""
         if self.by_scratch:
             return position * self.width + lane
         if self.dense:
@@ -138,7 +140,7 @@ class PoolIndexScatter(KernelSpec):
                         pixel.store(k.constant(self.element, 0, lanes), lane)
 
     def _narrow(self, k: Kernel, y: Pointer, item: Item) -> None:
-        """The sums in scratch, rounded to the type of y; gradients have no places past the counted ones."""
+        """Round the sums in scratch to the type of y; gradients have no places past the counted ones."""
         sums = k.scratch.cast(F32)
         for plane, row, at in self._rows(k):
             first = (plane * k.number("height") + row) * k.number("breadth")
@@ -149,7 +151,8 @@ class PoolIndexScatter(KernelSpec):
 
 
 def places(k: Kernel, first: str, second: str) -> Iterator[tuple[Value, Value, Value]]:
-    """Places of the planes that indices were given for, row-major: number, and offsets in two tensors of that shape."""
+    """Yield places of the planes that indices were given for, row-major: number, and offsets in two tensors of that
+    shape."""
     for plane in k.range(0, k.number("planes")):
         for row in k.range(0, k.number("rows")):
             start = (plane * k.number("rows") + row) * k.number("columns")
@@ -165,7 +168,7 @@ def places(k: Kernel, first: str, second: str) -> Iterator[tuple[Value, Value, V
 
 
 class Walk:
-    """What the places of one item share: the size of its planes, what indices start from, the first wrong index."""
+    """Common state of an item's places: the size of its planes, the base of indices, the first wrong index."""
 
     def __init__(self, k: Kernel, rule: str, width: int, item: Item, found: Pointer) -> None:
         self.k, self.rule, self.width, self.item, self.found = k, rule, width, item, found
@@ -174,14 +177,14 @@ class Walk:
         found.store(k.integer(0))
 
     def note(self, valid: Value, index: Value, place: Value, lane: Value) -> None:
-        """Keep the first wrong index."""
+        """Note the first wrong index."""
         k = self.k
         with k.unless(valid), k.when(self.found.load(0).equals(0)):
             self.found.store(place * self.width + lane + 1, 0)
             self.found.store(index, 1)
 
     def position(self, index: Value, lane: Value) -> tuple[Value, Value]:
-        """The row-major position within the plane, and whether there is one."""
+        """Return the row-major position within the plane, and whether it is valid."""
         k, rule = self.k, self.rule
         if rule == "nhwc":
             channels = k.number("channels")
@@ -211,8 +214,8 @@ def scatter_call(
     adds: bool,
     channels_last: bool = False,
 ) -> Call:
-    """The launch for views of one layout. `counted` are the extents of the map that indices count in, which lies at
-    the begin of y; `found` holds (items, 2) words."""
+    """Return the launch for views of one layout. `counted` are the extents of the map that indices count in, which
+    lies at the begin of y; `found` holds (items, 2) words."""
     width = group_width(y, channels_last)
     to, source, places = (planes_of(view, channels_last) for view in (y, x, index))
     extents = ((1,) * (3 - len(counted)) + tuple(counted))[-3:]

@@ -29,7 +29,7 @@ from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, combine_all, compute_type, spans
 from cenote.kernels.pool.problem import fitting
 
-WORK = 1 << 14  # outputs of an item, about
+WORK = 1 << 14  # approximate number of outputs of an item
 OUTSIDE = -1  # in tables of rows and columns: a zero
 
 WORDS = (
@@ -54,9 +54,9 @@ WORDS = (
 
 @dataclass(frozen=True)
 class PoolBlur(KernelSpec):
-    """Weights of the taps of a row's window and of a column's; `stride` of the columns, 0 channels innermost (a number
-    of the call); `zeros`: some rows of the windows are zeros. `lanes` along a row of the output, or of the channels;
-    `row_lanes` along a row of the input.
+    """Kernel of a blur. Weights of the taps of a row's window and of a column's; `stride` of the columns, 0 channels
+    innermost (a number of the call); `zeros`: some rows of the windows are zeros. `lanes` along a row of the output,
+    or of the channels; `row_lanes` along a row of the input.
     """
 
     dtype: np.dtype[Any]
@@ -90,7 +90,7 @@ class PoolBlur(KernelSpec):
 
 
 class _Blur:
-    """One plane."""
+    """Blur of one plane."""
 
     def __init__(self, k: Kernel, spec: PoolBlur, image: Value, unit: Value) -> None:
         n = k.number
@@ -130,7 +130,8 @@ class _Blur:
         return k.select(k.splat(outside, spec.row_lanes), zero, value)
 
     def _border(self) -> None:
-        """The columns of the line that are no column of x: pairs of such a column and the one it repeats."""
+        """Fill the columns of the line that are no column of x; the table has pairs of such a column and the one it
+        repeats."""
         k, spec = self.k, self.spec
         lanes = 1 if spec.stride else spec.lanes
         for pair in k.range(0, k.number("borders")):
@@ -143,7 +144,7 @@ class _Blur:
                 self.line.store(k.select(k.splat(outside, lanes), zero, value), to * self.step + channel)
 
     def _outputs(self) -> Iterator[tuple[Value, list[Value]]]:
-        """Where outputs go, and the elements of the line at every tap of them."""
+        """Yield places of outputs, and the elements of the line at every tap of them."""
         k, n, spec = self.k, self.k.number, self.spec
         taps = range(len(spec.column_weights))
         if spec.stride:
@@ -171,8 +172,8 @@ def blur_call(
     *,
     channels_last: bool,
 ) -> Call:
-    """The launch for plain or channels-last views of one or two spatial axes. `places` has, per axis, the element of x
-    at each position of its padded extent, OUTSIDE for zeros."""
+    """Return the launch for plain or channels-last views of one or two spatial axes. `places` has, per axis, the
+    element of x at each position of its padded extent, OUTSIDE for zeros."""
     rows, columns = (AxisWindow(1, 1, out=1), *axes)[-2:]
     row_weights, column_weights = ((1.0,), *weights)[-2:]
     row_places, column_places = (np.zeros(1, np.int64), *places)[-2:]
@@ -218,6 +219,6 @@ def blur_call(
 
 
 def line_bytes(columns: AxisWindow, step: int, nbytes: int) -> int:
-    """Scratch memory: a line with its borders, and what vectors of the last windows read beyond."""
+    """Bytes of scratch memory: a line with its borders, and what vectors of the last windows read beyond."""
     length = max(columns.begin + columns.size + columns.end, columns.out * columns.stride + columns.window)
     return length * step * nbytes + 256

@@ -1,11 +1,11 @@
-"""Maxima of windows whose starts are drawn per plane: fractional max pooling.
+"""Maxima of windows whose starts are random per plane: fractional max pooling.
 
     for item in begin .. end:                         a plane of the input
         starts of both axes                           from the plane's samples, in their own type, into scratch
-        for every output:                             the largest of its window, and where that was
+        for every output:                             the largest of its window, and its place
 
 Planes have starts of their own, so that neighbouring outputs have nothing in common but their row. `found` gets a row
-per item: whether a sample lies outside 0 .. 1, which is never followed.
+per item: whether a sample lies outside 0 .. 1; such a sample is never used as an address.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cenote.kernels.pool.problem import fitting
 
 AXES = ("d", "h", "w")
 UNROLLED = 16  # taps; of larger windows a row is a loop
-WORK = 1 << 13  # taps of an item's outputs, about
+WORK = 1 << 13  # approximate number of taps of an item's outputs
 
 WORDS = (
     *(f"{name}_{axis}" for name in ("out", "size", "sample") for axis in AXES),
@@ -43,8 +43,9 @@ WORDS = (
 
 @dataclass(frozen=True)
 class PoolFractional(KernelSpec):
-    """`window` over (planes, rows, columns); `indexed`: also write where in the plane each value was. `lanes` along a
-    row of the output, which is contiguous if `plain`: comparisons that choose indices one by one would be branches.
+    """Kernel of fractional pooling. `window` over (planes, rows, columns); `indexed`: also write the place of each
+    value in the plane. `lanes` along a row of the output, which is contiguous if `plain`: comparisons that choose
+    indices one by one would be branches.
     """
 
     dtype: np.dtype[Any]
@@ -80,7 +81,7 @@ class PoolFractional(KernelSpec):
 
 
 class _FractionalPlane:
-    """One item."""
+    """Pooling of one item."""
 
     def __init__(self, k: Kernel, spec: PoolFractional, item: Value) -> None:
         n = k.number
@@ -92,7 +93,8 @@ class _FractionalPlane:
         self.starts: list[Pointer] = [tables, tables + n("out_d"), tables + (n("out_d") + n("out_h"))]
 
     def find_starts(self, item: Value) -> None:
-        """floor((o + u) alpha) - floor(u alpha), the last at the end; `size` is the last start."""
+        """Compute floor((o + u) alpha) - floor(u alpha) for each output, the last at the end; `size` is the last
+        start."""
         k, n = self.k, self.k.number
         wrong = k.variable(k.integer(0))
         for axis, table in zip(AXES, self.starts, strict=True):
@@ -124,7 +126,7 @@ class _FractionalPlane:
                     self._outputs(corner, line, to, w)
 
     def _outputs(self, corner: Pointer, line: Value, to: Value, w: Value) -> None:
-        """A vector of neighbouring outputs, from the first column on."""
+        """Compute a vector of neighbouring outputs, from the first column on."""
         k, n, spec = self.k, self.k.number, self.spec
         starts = [self.starts[2].load(w + lane) for lane in range(spec.lanes)]
         value, place = self._largest([corner + start * n("x_w") for start in starts])
@@ -141,7 +143,7 @@ class _FractionalPlane:
                 (result + to).store(one, (w + lane) * n("y_w"))
 
     def _largest(self, corners: Sequence[Pointer]) -> tuple[Value, Value]:
-        """The first of the largest, or the last NaN, and its place from the corner on, of every lane's window."""
+        """Find the first of the largest, or the last NaN, and its place from the corner on, of every lane's window."""
         k, n, spec = self.k, self.k.number, self.spec
         best = k.variable(gathered(k, corners, k.integer(0)).to(spec.compute))
         where = k.variable(k.constant(I64, 0, spec.lanes))
@@ -171,7 +173,7 @@ class _FractionalPlane:
 
 
 def gathered(k: Kernel, places: Sequence[Pointer], offset: Value) -> Value:
-    """The elements at an offset from every place, in lanes."""
+    """Gather the elements at an offset from every place, in lanes."""
     if len(places) == 1:
         return places[0].load(offset)
     element = places[0].element
@@ -179,9 +181,11 @@ def gathered(k: Kernel, places: Sequence[Pointer], offset: Value) -> Value:
     text = "poison"
     for lane, place in enumerate(places):
         one = place.load(offset)
-        made = k.assign(f"insertelement {ir} {text}, {one.ir} {one.text}, i32 {lane}", element, len(places))
-        text = made.text
-    return made
+        inserted = k.assign(
+            f"insertelement {ir} {text}, {one.ir} {one.text}, i32 {lane}", element, len(places)
+        )
+        text = inserted.text
+    return inserted
 
 
 def fractional_call(
@@ -195,8 +199,8 @@ def fractional_call(
     *,
     channels_last: bool,
 ) -> Call:
-    """The launch for plain or channels-last views of one to three spatial axes; samples as FractionalMaxPool has
-    them."""
+    """Return the launch for plain or channels-last views of one to three spatial axes; samples have the layout of
+    FractionalMaxPool."""
     rank = len(window)
     every = (*(1,) * (3 - rank), *window)
     source, to = planes_of(x, channels_last), planes_of(y, channels_last)
@@ -243,6 +247,6 @@ def fractional_call(
 
 
 def spacing(end: int, out: int, kind: str) -> float:
-    """How far apart the windows of an axis begin, in the samples' type."""
+    """Distance between the starts of the windows of an axis, in the samples' type."""
     real: Any = np.dtype(kind).type
     return float(real(end) / real(max(out - 1, 1)))

@@ -16,12 +16,12 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import BOOL, F64, Pointer, Value
 from cenote.kernels.pool_variants.whole_window import WholeWindowSpec, WindowBand
 
-MOST_TAPS = 49  # whose network is unrolled
+MOST_TAPS = 49  # of windows whose network is unrolled
 
 
 @dataclass(frozen=True)
 class PoolMedian(WholeWindowSpec):
-    """Padding is sorted last."""
+    """Kernel of medians. Padding is sorted last."""
 
     outside: ClassVar[float] = float("inf")
 
@@ -61,7 +61,7 @@ class _Medians(WindowBand):
         return self._middle(low, high, hole)
 
     def _partial(self, source: Pointer, column: Value, channel: Value, rows: Value) -> Value:
-        """Of the first `count` elements in order, which differ from lane to lane."""
+        """Find the median of the first `count` elements in order, which differ from lane to lane."""
         k, lanes = self.k, self.spec.lanes
         taps = self.taps(source, column, channel)
         counts = k.pointer("column_counts").load(column, lanes if self.spec.stride else 1)
@@ -74,7 +74,7 @@ class _Medians(WindowBand):
         return self._middle(low, high, any_nan(k, taps))
 
     def _middle(self, low: Value, high: Value, hole: Value) -> Value:
-        """The mean of both, in float64, where no sum of float32 overflows; a NaN in the window stays."""
+        """Compute the mean of both, in float64, where no sum of float32 overflows; a NaN in the window stays."""
         k = self.k
         value = low
         if low is not high:
@@ -84,10 +84,10 @@ class _Medians(WindowBand):
 
 
 def any_nan(k: Kernel, values: Sequence[Value]) -> Value:
-    """Lanes in which some value is NaN; one comparison looks at two."""
+    """Lanes in which some value is NaN; one comparison tests two."""
     pairs = [(a, b) for a, b in zip(values[::2], [*values[1::2], values[-1]], strict=False)]
-    found = [k.assign(f"fcmp uno {a.ir} {a.text}, {b.text}", BOOL, a.lanes) for a, b in pairs]
-    return reduce(lambda a, b: a | b, found)
+    unordered = [k.assign(f"fcmp uno {a.ir} {a.text}, {b.text}", BOOL, a.lanes) for a, b in pairs]
+    return reduce(lambda a, b: a | b, unordered)
 
 
 def comparators(count: int) -> list[tuple[int, int]]:
@@ -107,7 +107,7 @@ def comparators(count: int) -> list[tuple[int, int]]:
 
 
 def sorted_lanes(k: Kernel, values: Sequence[Value]) -> list[Value]:
-    """The values in ascending order, lane by lane (of anything if one is NaN)."""
+    """Sort the values in ascending order, lane by lane (any order if one is NaN)."""
     ordered = list(values)
     for low, high in comparators(len(ordered)):
         a, b = ordered[low], ordered[high]
@@ -116,7 +116,7 @@ def sorted_lanes(k: Kernel, values: Sequence[Value]) -> list[Value]:
 
 
 def median_of_nine(k: Kernel, taps: Sequence[Value]) -> Value:
-    """Of the sorted columns: the median of the largest low, the middle of the middles and the smallest high."""
+    """Find the median of the largest low, the middle of the middles and the smallest high of the sorted columns."""
     columns = [sorted_lanes(k, taps[column::3]) for column in range(3)]
     lows, middles, highs = ([column[rank] for column in columns] for rank in range(3))
     low, high = reduce(k.max_drop_nan, lows), reduce(k.min_drop_nan, highs)

@@ -3,8 +3,8 @@
     for item in begin .. end:                         a run of elements
         y = base(x)^exponent                          in float64; small multiples of 1/2 by multiplication
 
-`base` is "absolute" (|x|), "above" (the larger of x and `floor`) or "plain" (x itself). With `times` the result is
-g * base(x)^exponent: what a window passes on of its gradient; it is 0 where x or the power is 0.
+`base` is "absolute" (|x|), "above" (the larger of x and `floor`) or "plain" (x itself). With `times` the result is g
+* base(x)^exponent: a window's gradient times the slope; it is 0 where x or the power is 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TENSORS = ("y", "x", "g")
 
 @dataclass(frozen=True)
 class PowerSpec(KernelSpec):
-    """`dtypes` of y, x and g; `twice` the exponent if both are small and that is whole, else 0."""
+    """Kernel of powers. `dtypes` of y, x and g; `twice` is twice the exponent if that is small and whole, else 0."""
 
     dtypes: tuple[np.dtype[Any], ...]
     base: str
@@ -76,12 +76,12 @@ class PowerSpec(KernelSpec):
 
 
 def doubled(exponent: float) -> int:
-    """Twice the exponent if `product` may be used for it, else 0."""
+    """Return twice the exponent if `product` may be used for it, else 0."""
     return int(2 * exponent) if 0 < exponent <= MOST_WHOLE and 2 * exponent == int(2 * exponent) else 0
 
 
 def product(k: Kernel, x: Value, twice: int) -> Value:
-    """x^(twice / 2), by squaring; the half is a square root."""
+    """Compute x^(twice / 2), by squaring; the half is a square root."""
     if twice == 1:
         return k.square_root(x)
     if twice == 2:
@@ -94,7 +94,7 @@ def product(k: Kernel, x: Value, twice: int) -> Value:
 
 
 def real_power(k: Kernel, x: Value, exponent: Value) -> Value:
-    """x^exponent for float64 x >= 0 (NaN below) and finite exponents."""
+    """Compute x^exponent for float64 x >= 0 (NaN below) and finite exponents."""
     logarithm = math.log(k, x)
     zero = k.constant(F64, 0.0, x.lanes)
     scaled = k.select(logarithm.equals(0.0) | exponent.equals(0.0), zero, exponent * logarithm)
@@ -104,7 +104,7 @@ def real_power(k: Kernel, x: Value, exponent: Value) -> Value:
 def power_call(
     x: View, y: View, exponent: float, *, base: str = "plain", floor: float = 0.0, times: View | None = None
 ) -> Call:
-    """The launch for plain views of equal size."""
+    """Return the launch for plain views of equal size."""
     g = y if times is None else times
     spec = PowerSpec((y.type.dtype, x.type.dtype, g.type.dtype), base, doubled(exponent), times is not None)
     items = -(-x.type.size // RUN)

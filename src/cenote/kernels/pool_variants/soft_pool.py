@@ -15,12 +15,12 @@ from cenote.codegen.values import Pointer, Value
 from cenote.kernels.pool.common import MAXIMUM, SUM, combine_all
 from cenote.kernels.pool_variants.whole_window import WholeWindowSpec, WindowBand
 
-WHOLE = 16  # taps of a window that is unrolled altogether
+WHOLE = 16  # taps of a window that is unrolled completely
 
 
 @dataclass(frozen=True)
 class PoolSoft(WholeWindowSpec):
-    """Padding has no weight."""
+    """Kernel of SoftPool. Padding has no weight."""
 
     outside: ClassVar[float] = float("-inf")
 
@@ -34,8 +34,10 @@ class _Means(WindowBand):
         self.each(source, result, k.integer(0), n("out_w"), n("out_w"), self._soft)
 
     def _soft(self, source: Pointer, column: Value, channel: Value) -> Value:
-        """A NaN has the weight NaN; equal infinities share the weight; -inf has none beside larger elements. Sums of
-        distances to the largest element stay small where sums of elements would overflow."""
+        """Compute the mean of a window. A NaN has the weight NaN; equal infinities share the weight; -inf has none
+        beside larger elements. Sums of distances to the largest element stay small where sums of elements would
+        overflow.
+        """
         k, (rows, columns) = self.k, self.spec.window
         if rows * columns <= WHOLE:
             taps = self.taps(source, column, channel)

@@ -1,10 +1,10 @@
-"""What pools share that look at all elements of a window together: medians, and means weighted by exp(x).
+"""Common part of pools that take all elements of a window together: medians, and means weighted by exp(x).
 
     for item in begin .. end:                         a band of output rows: of a plane, or of an image (channels last)
         for input row of the band:                    scratch = x, with padding around it
         for row of the band, vectors of outputs:
             taps = scratch at each place of the window    strided columns are shuffled together
-            y = what the pool makes of the taps
+            y = the pool's function of the taps
 
 Lanes hold neighbouring outputs of a row, or channels where they are innermost: every lane is a window of its own, and
 no result depends on how the work is split.
@@ -32,9 +32,9 @@ from cenote.kernels.pool.common import SUM, compute_type, spans
 from cenote.kernels.pool.problem import fitting
 
 MOST_COLUMNS = 32  # of windows whose rows are unrolled
-BAND = 1 << 17  # bytes of a band in scratch, about
-SCRATCH = 1 << 23  # bytes at most; windows of more are left to the reference
-WORK = 1 << 14  # taps of an item's outputs, about
+BAND = 1 << 17  # approximate bytes of a band in scratch
+SCRATCH = 1 << 23  # most bytes of scratch; larger windows are left to the reference
+WORK = 1 << 14  # approximate number of taps of an item's outputs
 
 WORDS = (
     "units", "bands", "band", "out_h", "out_w", "height", "size_w", "step", "row_stride", "row_step", "column_stride",
@@ -44,9 +44,9 @@ WORDS = (
 
 @dataclass(frozen=True)
 class WholeWindowSpec(KernelSpec):
-    """`window` is (rows, columns), `dilation` and `stride` those of the columns (0 channels innermost: a number of the
-    call). `ragged`: some windows reach over an edge. `lanes` along a row of the output, or of the channels;
-    `copy_lanes` along a row of the input.
+    """Fields of kernels of whole windows. `window` is (rows, columns), `dilation` and `stride` those of the columns
+    (0 channels innermost: a number of the call). `ragged`: some windows reach over an edge. `lanes` along a row of
+    the output, or of the channels; `copy_lanes` along a row of the input.
     """
 
     dtype: np.dtype[Any]
@@ -58,7 +58,7 @@ class WholeWindowSpec(KernelSpec):
     copy_lanes: int
 
     outside: ClassVar[float]
-    """What padding holds."""
+    """Value of the padding."""
 
     @property
     def compute(self) -> Scalar:
@@ -70,7 +70,7 @@ class WholeWindowSpec(KernelSpec):
         return (*pointers, *pointers_to(I32, "row_counts", "column_counts"), *numbers_named(WORDS))
 
     def band(self, k: Kernel, image: Value, unit: Value, first: Value) -> WindowBand:
-        """One item of work."""
+        """Return the emitter of one item of work."""
         raise NotImplementedError(f"{type(self).__name__}.band")
 
     def emit(self, target: Target) -> Kernel:
@@ -85,7 +85,7 @@ class WholeWindowSpec(KernelSpec):
 
 
 class WindowBand:
-    """One item: output rows from `first` on."""
+    """Emitter of one item: output rows from `first` on."""
 
     def __init__(self, k: Kernel, spec: WholeWindowSpec, image: Value, unit: Value, first: Value) -> None:
         n = k.number
@@ -99,7 +99,7 @@ class WindowBand:
     # ---- input ----------------------------------------------------------------------------------------------------
 
     def copy(self) -> None:
-        """The rows that the band's windows reach, padded."""
+        """Copy the rows that the band's windows reach, padded."""
         k, n, spec = self.k, self.k.number, self.spec
         rows = (self.last - self.first - 1) * n("row_stride") + (spec.window[0] - 1) * n("row_step") + 1
         top = self.first * n("row_stride") - n("begin_h")
@@ -118,7 +118,8 @@ class WindowBand:
                 self._fill(to, k.integer(0), n("length"))
 
     def _fill(self, row: Pointer, begin: Value, end: Value) -> None:
-        """A vector may run over the end: what follows is written later."""
+        """Fill a stretch with the value of the padding. A vector may run over the end: what follows is
+        written later."""
         k, spec = self.k, self.spec
         for at in k.range(begin, end, spec.copy_lanes):
             row.store(k.constant(spec.compute, spec.outside, spec.copy_lanes), at)
@@ -126,14 +127,14 @@ class WindowBand:
     # ---- windows --------------------------------------------------------------------------------------------------
 
     def combine(self) -> None:
-        """All rows of the band."""
+        """Compute all rows of the band."""
         k, n = self.k, self.k.number
         for row in k.range(self.first, self.last):
             source = self.plane + (row - self.first) * n("row_stride") * n("length")
             self.row(row, source, self.y + row * n("y_h"))
 
     def row(self, row: Value, source: Pointer, result: Pointer) -> None:
-        """One row of outputs, whose windows' first row is `source`."""
+        """Compute one row of outputs, whose windows' first row is `source`."""
         raise NotImplementedError(f"{type(self).__name__}.row")
 
     def each(
@@ -145,7 +146,7 @@ class WindowBand:
         limit: Value,
         made: Callable[[Pointer, Value, Value], Value],
     ) -> None:
-        """Outputs begin .. end of a row; vectors reach up to `limit`, and back from there."""
+        """Compute outputs begin .. end of a row; vectors reach up to `limit`, and back from there."""
         for column, channel in self._places(begin, end, limit):
             place = column if self.spec.stride else column * self.step + channel
             result.store(made(source, column, channel).to(result.element), place)
@@ -161,7 +162,7 @@ class WindowBand:
                 yield column, channel
 
     def tap(self, source: Pointer, row: Value | int, tap: int, column: Value, channel: Value) -> Value:
-        """The elements at one place of the window, of every lane's window."""
+        """Load the elements at one place of the window, of every lane's window."""
         k, spec = self.k, self.spec
         offset = row if isinstance(row, Value) else k.integer(row)
         line = source + offset * k.number("row_step") * k.number("length")
@@ -184,7 +185,7 @@ def window_call(
     *,
     channels_last: bool,
 ) -> Call:
-    """The launch for plain or channels-last views of one or two spatial axes that `band_rows` allows."""
+    """Return the launch for plain or channels-last views of one or two spatial axes that `band_rows` allows."""
     rows, columns = (AxisWindow(1, 1, out=1), *axes)[-2:]
     source, to = planes_of(x, channels_last), planes_of(y, channels_last)
     channels = channels_of(x, channels_last)
@@ -228,13 +229,13 @@ def window_call(
 
 
 def count_table(axis: AxisWindow) -> Array:
-    """The elements of each window."""
+    """Return the numbers of elements of the windows."""
     numbers = axis.size, axis.window, axis.stride, axis.dilation, axis.begin, axis.end, axis.out
     return computed(window_count_table, *numbers)
 
 
 def whole_windows(axis: AxisWindow) -> tuple[int, int]:
-    """The half-open range of the windows that miss nothing; two times the end where there are none."""
+    """Return the half-open range of the windows that miss nothing; the end twice where there are none."""
     first = minimum(axis.out, -(-axis.begin // axis.stride))
     stop = minimum(axis.out, (axis.size + axis.begin - axis.reach) // axis.stride + 1)
     return (first, stop) if stop > first else (axis.out, axis.out)
@@ -248,17 +249,17 @@ def is_partial(axis: AxisWindow) -> bool:
 
 
 def row_length(columns: AxisWindow, step: int) -> int:
-    """Elements of a row in scratch: all that vectors of windows may read."""
+    """Number of elements of a row in scratch: all that vectors of windows may read."""
     return maximum(columns.begin + columns.size, columns.out * columns.stride + columns.reach) * step
 
 
 def band_bytes(rows: AxisWindow, length: int, band: int, nbytes: int) -> int:
-    """Scratch memory of a band."""
+    """Bytes of scratch memory of a band."""
     return ((band - 1) * rows.stride + rows.reach) * length * nbytes + 256
 
 
 def band_rows(rows: AxisWindow, columns: AxisWindow, step: int, nbytes: int) -> int:
-    """Output rows of an item; 0: even one would take too much scratch."""
+    """Number of output rows of an item; 0: even one would take too much scratch."""
     length = row_length(columns, step)
     if band_bytes(rows, length, 1, nbytes) > SCRATCH:
         return 0

@@ -90,12 +90,12 @@ class AttentionSpec(KernelSpec):
 
 
 def most_queries(value_blocks: int, clip: bool, registers: int) -> int:
-    """Queries that are multiplied by V at a time: the mask of a clipped vector takes registers too."""
+    """Return the most queries that are multiplied by V at a time: the mask of a clipped vector takes registers too."""
     return widest(value_blocks, registers - 2 * clip)
 
 
 def scratch_elements(row: int, depth: int, chunk: int, columns: int) -> int:
-    """Elements of scratch for groups of `row` queries; `depth` and `columns` in whole vectors."""
+    """Number of scratch elements for groups of `row` queries; `depth` and `columns` in whole vectors."""
     return row * (depth + chunk + SPARE + PER_QUERY) + (row + SPARE) * columns
 
 
@@ -128,7 +128,7 @@ class _Emitter:
             self.first = first * lanes
             self.count = k.min_drop_nan(k.number("queries") - self.first, vectors * lanes)
             self.turn(vectors)
-            attended = k.number("keys")  # by the group's last query
+            attended = k.number("keys")  # keys that the group's last query attends
             chunks = k.number("chunks")
             if self.spec.causal:
                 end = self.first + self.count + k.number("offset")
@@ -149,7 +149,7 @@ class _Emitter:
             self.average(column, value_blocks, begin, count, is_first, is_last)
 
     def widths(self) -> Iterator[int]:
-        """Emitted branches: vectors of the group at hand."""
+        """Emit branches; yields the number of vectors of the group at hand."""
         if not self.spec.mixed:
             yield self.spec.blocks
             return
@@ -159,7 +159,7 @@ class _Emitter:
             yield self.spec.blocks - 1
 
     def tiles(self, count: Value, width: int) -> Iterator[tuple[Value, int]]:
-        """Emitted loops over tiles of `width` and of one less: where each begins, and its rows.
+        """Emit loops over tiles of `width` rows and of one less; yields each tile's begin and number of rows.
 
         They cover `count` exactly where two such numbers can, else the last one has rows too many.
         """
@@ -178,7 +178,7 @@ class _Emitter:
     # ---- queries and mask in the lanes ------------------------------------------------------------------------
 
     def turn(self, vectors: Value) -> None:
-        """Copy the group's queries, scaled and transposed: those past the last are the last."""
+        """Copy the group's queries, scaled and transposed: queries past the last repeat it."""
         k, lanes = self.k, self.lanes
         depth, scale, most = k.number("depth"), k.number("scale"), k.number("queries") - 1
         for block in k.range(0, vectors):
@@ -196,7 +196,7 @@ class _Emitter:
             self.totals.store(k.constant(F32, 0.0, lanes), first)
 
     def turn_mask(self, begin: Value, count: Value) -> None:
-        """The mask of a chunk becomes its scores: what is to be added, a row per key."""
+        """Turn the mask of a chunk into its first scores: the numbers to be added, a row per key."""
         k, lanes = self.k, self.lanes
         most = k.number("queries") - 1
         for block in k.range(0, (self.count + (lanes - 1)) // lanes):
@@ -214,7 +214,7 @@ class _Emitter:
                         to.store(vector, index * self.row)
 
     def added(self, loaded: Value) -> Value:
-        """What a mask's elements add to scores."""
+        """Return the numbers that a mask's elements add to scores."""
         if self.spec.mask != "bool":
             return loaded.to(F32)
         closed = self.k.constant(F32, float("-inf"), loaded.lanes)
@@ -223,7 +223,7 @@ class _Emitter:
     # ---- scores -----------------------------------------------------------------------------------------------
 
     def score(self, blocks: int, begin: Value, count: Value) -> None:
-        """The scores of a chunk's keys, and the largest of each query. Keys past the last are the last."""
+        """Compute the scores of a chunk's keys, and the largest of each query. Keys past the last repeat it."""
         k, lanes = self.k, self.lanes
         keys = self.keys + begin * k.number("k_row")
         for start, rows in self.tiles(count, widest(blocks, k.target.registers)):
@@ -273,13 +273,13 @@ class _Emitter:
     # ---- softmax ----------------------------------------------------------------------------------------------
 
     def normalize(self, blocks: int, count: Value, is_last: Value) -> None:
-        """Turn a chunk's scores into powers of e. `factors` becomes what earlier sums are to be multiplied by, `totals`
-        the sum of all powers; after the last chunk 1 / that sum."""
+        """Turn a chunk's scores into powers of e. `factors` becomes the factors of earlier sums, `totals` the sum of
+        all powers; after the last chunk 1 / that sum."""
         k, lanes = self.k, self.lanes
         shifts, totals = [], []
         for at in range(0, blocks * lanes, lanes):
             largest = self.largest.load(at, lanes)
-            # A query without keys: the powers of minus infinity are zeros.
+            # For a query without keys the powers of minus infinity are zeros.
             shifts.append(k.select(largest.equals(float("-inf")), k.constant(F32, 0.0, lanes), largest))
             grown = math.exp_falling(k, self.before.load(at, lanes) - shifts[-1])
             self.before.store(largest, at)
@@ -305,7 +305,7 @@ class _Emitter:
     # ---- averages ---------------------------------------------------------------------------------------------
 
     def column_groups(self) -> Iterator[tuple[Value, int]]:
-        """Emitted loops over groups of V's columns: the first of each, and its vectors."""
+        """Emit loops over groups of V's columns; yields the first column of each, and its number of vectors."""
         k, lanes, blocks = self.k, self.lanes, self.spec.value_blocks
         wide, groups = k.number("value_wide"), k.number("value_groups")
         for group in k.range(0, wide):
@@ -317,7 +317,7 @@ class _Emitter:
     def average(
         self, column: Value, blocks: int, begin: Value, count: Value, is_first: Value, is_last: Value
     ) -> None:
-        """A group of V's columns for all queries."""
+        """Average a group of V's columns for all queries."""
         k, lanes = self.k, self.lanes
         masks: list[Value | None] = [None] * blocks
         if self.spec.clip:
@@ -366,7 +366,7 @@ class _Emitter:
         return [[self.k.variable(zero) for _ in range(blocks)] for _ in range(rows)]
 
     def steps(self, count: Value) -> Iterator[int]:
-        """Emitted loops over the steps of a sum: how many are emitted at a time."""
+        """Emit loops over the steps of a sum; yields the number of steps emitted at a time."""
         whole = count // UNROLL
         for _ in self.k.range(0, whole):
             yield UNROLL

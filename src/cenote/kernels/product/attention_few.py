@@ -1,4 +1,4 @@
-"""Attention of few queries: K and V are read once each, where they lie, so panels would only be copies of them.
+"""Attention of few queries: K and V are read once each, in place, since panels would only be copies of them.
 
 item = pair of matrices, query                                      emitted
   for vector of keys: scores = scale q K' + mask                    emitted: a row of K per lane, then transposed
@@ -33,7 +33,7 @@ _BLOCK = 256  # steps of a chain of additions
 
 @dataclass(frozen=True)
 class FewQueriesSpec(KernelSpec):
-    """The fields are those of AttentionSpec; rows of Q, K, V and y are contiguous."""
+    """Kernel of few queries. The fields are those of AttentionSpec; rows of Q, K, V and y are contiguous."""
 
     depth: int
     outer: int
@@ -82,7 +82,7 @@ class _Emitter:
         self.average(v, self.normalize(), y + row * k.number("y_row"))
 
     def parts(self) -> list[tuple[int, Value | None]]:
-        """Where the vectors of a row of Q or K begin, with a mask for the last where it is not whole."""
+        """Return the begins of the vectors of a row of Q or K, with a mask for the last where it is not whole."""
         depth, lanes = self.spec.depth, self.lanes
         return [
             (at, None if depth - at >= lanes else self.k.tail_mask(self.k.integer(depth - at), lanes))
@@ -115,13 +115,13 @@ class _Emitter:
             self.scores.store(k.select(there, value, closed), first)
 
     def normalize(self) -> Value:
-        """Turn scores into powers of e; 1 / their sum."""
+        """Turn scores into powers of e; returns 1 / their sum."""
         k, lanes = self.k, self.lanes
         most = k.variable(k.constant(F32, float("-inf"), lanes))
         for at in k.range(0, self.attended, lanes):
             most.value = k.maximum(most.value, self.scores.load(at, lanes))
         largest = k.reduce(most.value, "maximum")
-        # A query without keys: the powers of minus infinity are zeros.
+        # For a query without keys the powers of minus infinity are zeros.
         shift = k.splat(k.select(largest.equals(float("-inf")), k.constant(F32, 0.0), largest), lanes)
         total = k.variable(k.constant(F32, 0.0, lanes))
         for first in k.range(0, self.attended, _BLOCK * lanes):
@@ -136,7 +136,7 @@ class _Emitter:
         return k.select(whole.equals(0.0), k.constant(F32, 0.0), factor) if self.spec.zeros else factor
 
     def column_groups(self) -> Iterator[tuple[Value, list[Value | None]]]:
-        """Emitted loops over V's columns: groups of whole vectors, then single ones, each with its masks."""
+        """Emit loops over V's columns: groups of whole vectors, then single ones, each with its masks."""
         k, lanes, columns = self.k, self.lanes, self.k.number("columns")
         group = _COLUMNS * lanes
         whole = columns // group * group
@@ -169,7 +169,7 @@ class _Emitter:
     def add(
         self, v: Pointer, row: Value, column: Value, masks: Sequence[Value | None], sums: Sequence[Variable]
     ) -> None:
-        """The product of a power and a part of its row."""
+        """Add the product of a power and a part of its row."""
         k, lanes = self.k, self.lanes
         source = v + (row * k.number("v_row") + column)
         power = self.scores.broadcast(row, lanes)

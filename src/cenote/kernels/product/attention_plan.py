@@ -1,4 +1,4 @@
-"""From the sizes and views of attention to calls: K and V as they lie or copied, then groups of queries."""
+"""Plan of attention, from its sizes and views to calls: K and V in place or copied, then groups of queries."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class AttentionProblem:
 
     @property
     def few(self) -> bool:
-        """So few queries that packing K and V takes longer than the rest, and rows that are read as they lie."""
+        """Whether there are so few queries that packing K and V takes longer than the rest, and rows are contiguous."""
         return (
             not is_size(self.queries)
             and self.queries <= _FEW
@@ -65,12 +65,12 @@ class AttentionProblem:
         )
 
     def packed_elements(self, target: Target) -> tuple[int, ...]:
-        """Elements of the copies of K and V; none where they are read as they lie."""
+        """Numbers of elements of the copies of K and V; none where they are read in place."""
         sizes = [position_count(self._own(operand)) * rows.size for operand, rows in self._copies(target)]
         return tuple(sizes)
 
     def _copies(self, target: Target) -> list[tuple[int, Panels]]:
-        """Which of K (1) and V (2) are copied to rows of float32, and to which."""
+        """Return the operands, K (1) and V (2), that are copied to rows of float32, and the layout of each copy."""
         if self.few:
             return []
         half, lanes = self.stored != np.float32, target.lanes()
@@ -83,13 +83,13 @@ class AttentionProblem:
 
     @property
     def _rereads_strided(self) -> bool:
-        """Whether rows of V that lie apart are read for many queries: in steps they share few sets of the nearest cache
-        (12 heads of 64, 512 queries: in place 10 % longer)."""
+        """Whether rows of V that lie apart are read for many queries: in steps they share few sets of the nearest
+        cache (12 heads of 64, 512 queries: in place 10 % longer)."""
         apart = is_size(self.v_row) or self.v_row != self.columns
         return apart and (is_size(self.queries) or self.queries >= _MANY)
 
     def _own(self, operand: int) -> list[Axis]:
-        """The batch axes along which an operand differs."""
+        """Batch axes along which an operand differs."""
         return [(extent, [steps[operand]]) for extent, steps in self.axes if _moves(steps[operand])]
 
     def calls(
@@ -124,7 +124,7 @@ class AttentionProblem:
         y: View,
         target: Target,
     ) -> Call:
-        """The call, for K and V whose rows are contiguous and begin so many elements apart."""
+        """Return the call for K and V whose rows are contiguous and begin so many elements apart."""
         q, k, v = operands
         lanes = target.lanes()
         most = 4 if target.registers > 16 else 2
@@ -172,7 +172,7 @@ class AttentionProblem:
         return call.among(specs, groups.chosen)
 
     def _few_call(self, q: View, k: View, v: View, mask: View | None, y: View, target: Target) -> Call:
-        """One query of one pair of matrices at a time."""
+        """Return the call that attends one query of one pair of matrices at a time."""
         spec = FewQueriesSpec(
             self.depth, len(self.axes), _mask_type(mask), self.causal, self.zeros, q.type.dtype, y.type.dtype
         )

@@ -29,7 +29,7 @@ _UNROLLED = 8  # vectors of a row
 
 @dataclass(frozen=True)
 class Panels:
-    """How B (depth x columns) is cut: groups of `blocks` vectors, and after them `narrow` groups of one vector less."""
+    """Cut of B (depth x columns): groups of `blocks` vectors, and after them `narrow` groups of one vector less."""
 
     depth: int
     columns: int
@@ -39,8 +39,8 @@ class Panels:
 
     @staticmethod
     def cut(m: int, n: int, k: int, target: Target) -> Panels:
-        """As few groups as the registers allow, of two neighbouring widths, so that nothing is computed past the last
-        vector of columns.
+        """Cut B into as few groups as the registers allow, of two neighbouring widths, so that nothing is computed
+        past the last vector of columns.
 
         32 registers: four vectors by six rows; 16: two by six. Under 4 rows more vectors keep enough sums in flight.
         """
@@ -55,7 +55,7 @@ class Panels:
 
     @property
     def width(self) -> int:
-        """Columns of a group."""
+        """Number of columns of a group."""
         return self.blocks * self.lanes
 
     @property
@@ -69,28 +69,28 @@ class Panels:
 
     @property
     def wide(self) -> int:
-        """Groups of `blocks` vectors."""
+        """Number of groups of `blocks` vectors."""
         return self.groups - self.narrow
 
     @property
     def padded(self) -> int:
-        """Columns of all groups."""
+        """Number of columns of all groups."""
         return self.groups * self.width - self.narrow * self.lanes
 
     @property
     def size(self) -> int:
-        """Elements of one packed matrix."""
+        """Number of elements of one packed matrix."""
         return self.depth * self.padded
 
     @property
     def clipped(self) -> int:
-        """Vectors at the end of a group that may have fewer columns, or none."""
+        """Number of vectors at the end of a group that may have fewer columns, or none."""
         if is_size(self.columns):
             return self.blocks
         return int(self.columns % self.lanes != 0)
 
     def pack(self, b: Array) -> Packed:
-        """Constant matrices (..., depth, columns) in panels."""
+        """Pack constant matrices (..., depth, columns) into panels."""
         images = math.prod(b.shape[:-2])
         return Packed((images * self.size,), lambda: self._packed(b))
 
@@ -111,13 +111,14 @@ class Panels:
 
 
 def cut_exactly(vectors: int, most: int) -> tuple[int, int, int]:
-    """Groups of so many vectors, at most `most`, and of one less, which cover all: (vectors, groups, wide groups)."""
+    """Cut into groups of so many vectors, at most `most`, and of one less, which cover all: (vectors, groups, wide
+    groups)."""
     blocks, groups, wide = cut(vectors, most)
     return (blocks, groups, wide) if wide else (blocks - 1, groups, groups)
 
 
 def group_columns(k: Kernel, group: Value, blocks: int, mixed: bool) -> Iterator[tuple[Value, int]]:
-    """Emitted branches for the two widths of groups: a group's first column, and its vectors."""
+    """Emit branches for the two widths of groups; yields a group's first column, and its number of vectors."""
     lanes = k.target.lanes()
     if not mixed:
         yield group * (blocks * lanes), blocks
@@ -131,7 +132,7 @@ def group_columns(k: Kernel, group: Value, blocks: int, mixed: bool) -> Iterator
 
 @dataclass(frozen=True)
 class PanelSpec(KernelSpec):
-    """Copy matrices of one type into panels of `blocks` vectors of float32; `mixed`: or of one less.
+    """Kernel that copies matrices of one type into panels of `blocks` vectors of float32; `mixed`: or of one less.
 
     `order`: "rows" or "columns", whichever are contiguous; "" where neither is. `outer`: batch axes.
     """
@@ -175,7 +176,7 @@ def copy_panel(
     rows: Value,
     blocks: int,
 ) -> None:
-    """Emit the copy of so many rows of `blocks` vectors, of which `left` columns are there, into a panel of float32.
+    """Emit the copy of so many rows of `blocks` vectors, of which `left` columns exist, into a panel of float32.
 
     `steps` are those from row to row and column to column; `order` says which of the two is 1.
     """
@@ -188,7 +189,7 @@ def copy_panel(
 
 
 def _copy_rows(k: Kernel, x: Pointer, step: Value, y: Pointer, left: Value, rows: Value, blocks: int) -> None:
-    """Rows are contiguous: vectors move as they are, masked in the last group only."""
+    """Copy contiguous rows: vectors move as they are, masked in the last group only."""
     lanes = k.target.lanes()
     width = blocks * lanes
     if blocks > _UNROLLED:
@@ -220,7 +221,7 @@ def _copy_columns(
     rows: Value,
     width: int,
 ) -> None:
-    """Squares are transposed where columns are contiguous, the rest goes element by element."""
+    """Copy columns: squares are transposed where columns are contiguous, the rest goes element by element."""
     lanes, last = k.target.lanes(), left - 1
     with k.when(left <= 0):
         for row in k.range(0, rows):
@@ -242,7 +243,8 @@ def _copy_columns(
 
 
 def panel_call(panels: Panels, b: View, row: int, column: int, axes: list[Axis], to: View) -> Call:
-    """Pack the matrices at `axes` of B, known only when the program runs, into the temporary `to`."""
+    """Return the call that packs the matrices at `axes` of B, known only when the program runs, into the temporary
+    `to`."""
     spec = PanelSpec(panels.blocks, panels.mixed, order_of(row, column), len(axes), b.type.dtype)
     bytes_of_row = panels.width * 4
     piece = max(panels.lanes, _PIECE // bytes_of_row)
@@ -267,5 +269,5 @@ def panel_call(panels: Panels, b: View, row: int, column: int, axes: list[Axis],
 
 
 def order_of(row: int, column: int) -> str:
-    """Which of a matrix's rows and columns are contiguous: "rows", "columns" or "" for neither."""
+    """Return which of a matrix's rows and columns are contiguous: "rows", "columns" or "" for neither."""
     return "rows" if is_one(column) else "columns" if is_one(row) else ""

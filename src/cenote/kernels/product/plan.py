@@ -1,4 +1,4 @@
-"""From a product's sizes and views to calls: which kernel, how bands and groups share the work."""
+"""Plan of a product, from its sizes and views to calls: the kernel, and how bands and groups share the work."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from cenote.kernels.product.tiles import OPERANDS, ProductSpec, chunk
 from cenote.kernels.product.vector import COLUMNS, RUN, VectorSpec
 from cenote.kernels.strided_axes import Axis, axis_words, is_one, position_count
 
-_MACS_PER_SECOND = 50e9  # of one core, to size pieces of work; a factor of 2 either way does no harm
+_MACS_PER_SECOND = 50e9  # multiply-adds of one core, to size pieces of work; a factor of 2 either way is fine
 # Seconds of work that a thread takes at a time: the groups of a piece share a copy of A's band. With 0.2 ms each item
 # of a 2048 x 2048 x 2048 product had a piece, and a copy, of its own: 69.5 ms on two threads instead of 57.
 _PIECE = 3e-3
-_FEW_GROUPS = 2  # of columns
+_FEW_GROUPS = 2  # groups of columns that count as few
 _SMALL = 16 << 10  # elements of a matrix that stays in the nearest caches
 _BAND = 64  # tiles of rows that use a group's part of B while it is in the first cache
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Where a matrix, or the first of several, lies: steps in elements from row to row and column to column."""
+    """Layout of a matrix, or of the first of several: steps in elements from row to row and column to column."""
 
     source: View | Array
     row: int
@@ -42,11 +42,11 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """y = activation(alpha A B + bias + beta residual) for pairs of matrices.
+    """Problem of y = activation(alpha A B + bias + beta residual) for pairs of matrices.
 
-    `axes` are batch axes with their steps in (A, B, residual, y). `packed` holds B in panels if it is a constant.
-    The bias has one number per column; the residual's columns are contiguous, its row step may be 0. `exact`: sums are
-    of shorter chains.
+    `axes` are batch axes with their steps in (A, B, residual, y). `packed` holds B in panels if it is a constant. The
+    bias has one number per column; the residual's columns are contiguous, its row step may be 0. `exact`: sums are
+    made of shorter chains.
     """
 
     m: int
@@ -66,19 +66,19 @@ class Product:
 
     @property
     def b_axes(self) -> list[Axis]:
-        """The batch axes along which B differs."""
+        """Batch axes along which B differs."""
         return [(extent, [steps[1]]) for extent, steps in self.axes if is_size(steps[1]) or steps[1] != 0]
 
     @property
     def blocks(self) -> Blocks:
-        """How sums are cut."""
+        """Sizes of the blocks of sums."""
         return Blocks.of(self.exact)
 
     def panels(self, target: Target) -> Panels:
         return Panels.cut(self.m, self.n, self.k, target)
 
     def is_vector(self) -> bool:
-        """One row of A, B as it lies: bound by reading B once."""
+        """Whether one row of A is multiplied by B in place: bound by reading B once."""
         return (
             not is_size(self.m)
             and self.m == 1
@@ -98,17 +98,17 @@ class Product:
         return tile_widths(self.m, widest(panels.blocks, target.registers))
 
     def _tile_elements(self, panels: Panels, tiles: TileWidths) -> int:
-        """Of the copy of a tile's rows."""
+        """Number of elements of the copy of a tile's rows."""
         depth = chunk(panels.blocks, panels.lanes)
         return max(tiles.widths) * maximum(1, -(-self.k // depth)) * depth
 
     def _band(self, panels: Panels, tiles: TileWidths, target: Target) -> int:
-        """Tiles whose rows' copy stays in half of the second cache."""
+        """Number of tiles whose rows' copy stays in half of the second cache."""
         return minimum(_BAND, maximum(1, target.l2_bytes // 8 // self._tile_elements(panels, tiles)))
 
     def _reads_a_in_place(self, panels: Panels, dtype: np.dtype[Any]) -> bool:
-        """Whether A is read where it lies: a copy costs 3 to 30 % where B has few columns, and helps only where rows
-        that are multiples of 4 KiB apart, and so fall into one set of the first cache, are read again and again."""
+        """Whether A is read in place: a copy costs 3 to 30 % where B has few columns, and helps only where rows that
+        are multiples of 4 KiB apart, and so fall into one set of the first cache, are read again and again."""
         order = order_of(self.a.row, self.a.column)
         apart = self.a.row if order == "rows" else self.a.column
         if not order or dtype != np.float32 or self.alpha != 1 or is_size(apart):
@@ -116,9 +116,10 @@ class Product:
         return bool(apart % 1024 != 0) or (not is_size(panels.groups) and panels.groups <= _FEW_GROUPS)
 
     def _b_mode(self, packed: bool, panels: Panels, tiles: TileWidths) -> str:
-        """How the kernel reads B: see ProductSpec. A chunk is copied if tiles would come back to it so often that it
-        matters how many sets of the first cache its rows share (49 rows, 1,024 by 1,024: 1.4 times as long in place;
-        49 rows, 64 by 128: 5 % less)."""
+        """Return how the kernel reads B (see ProductSpec). A chunk is copied if tiles would come back to it so often
+        that it matters how many sets of the first cache its rows share (49 rows, 1,024 by 1,024: 1.4 times as long in
+        place; 49 rows, 64 by 128: 5 % less).
+        """
         order = order_of(self.b.row, self.b.column)
         if packed:
             return "packed"
@@ -131,11 +132,11 @@ class Product:
         return "direct" if near else order
 
     def packed_elements(self, target: Target) -> int:
-        """Elements of B in panels, where they are made when the program runs."""
+        """Number of elements of B in panels, where they are made when the program runs."""
         return position_count(self.b_axes) * self.panels(target).size if self.packs(target) else 0
 
     def calls(self, target: Target, between: View | None) -> Iterator[Call]:
-        """Pack B into `between` where need be, then multiply."""
+        """Yield the calls that pack B into `between` where need be, then the product."""
         if self.is_vector():
             yield self._vector(target)
             return
@@ -153,7 +154,7 @@ class Product:
         yield self._multiply(panels, b, axes, target)
 
     def _packed_axes(self, panels: Panels) -> tuple[Axis, ...]:
-        """The axes with B's steps from panels to panels."""
+        """Return the axes with B's steps from panels to panels."""
         axes: list[Axis] = []
         step = panels.size
         for extent, steps in reversed(self.axes):

@@ -40,8 +40,8 @@ from cenote.kernels.product.panels import copy_panel, group_columns
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 UNROLL = 8  # steps of the depth at a time
-AHEAD = 2  # cache lines of the next chunk's B that are asked for at each of them
-LINE = 16  # elements of B in one
+AHEAD = 2  # cache lines of the next chunk's B that are prefetched at each of them
+LINE = 16  # elements of B in a cache line
 OPERANDS = ("a", "b", "residual", "y")
 NUMBERS = (
     "columns", "depth", "a_row", "a_column", "b_row", "b_column", "r_row", "y_row",
@@ -52,19 +52,21 @@ NUMBERS = (
 
 
 def chunk(blocks: int, lanes: int) -> int:
-    """Steps of the depth in a pass, a power of two: a group's part of B takes 32 KiB of the first cache at most."""
+    """Number of steps of the depth in a pass, a power of two: a group's part of B takes 32 KiB of the first cache at
+    most."""
     return 1 << min(8, ((32 << 10) // (4 * blocks * lanes)).bit_length() - 1)
 
 
 @dataclass(frozen=True)
 class ProductSpec(KernelSpec):
-    """`blocks` vectors of columns by `width` rows in registers; `mixed`: some groups have one vector less.
+    """Kernel with `blocks` vectors of columns by `width` rows in registers; `mixed`: some groups have one vector
+    less.
 
-    `outer`: batch axes. `a`: what is contiguous in A, "rows", "columns" or "" (neither); with `in_place` it is read
-    where it lies. `b`: "packed" in panels; "rows", "columns" or "", and its chunks are copied; "direct", rows read in
-    place. `clip`: so many vectors at the end of a group may have fewer columns, or none.
-    `a_type`, `b_type` and `y_type` are what the matrices are stored as (bias and residual as y); sums are in float32.
-    `bias` and `residual` say what is added.
+    `outer`: batch axes. `a`: the contiguous axis of A, "rows", "columns" or "" (neither); with `in_place` A is read
+    in place. `b`: "packed" in panels; "rows", "columns" or "", and its chunks are copied; "direct", rows read in
+    place. `clip`: so many vectors at the end of a group may have fewer columns, or none. `a_type`, `b_type` and
+    `y_type` are the types of the matrices in memory (bias and residual as y); sums are in float32. `bias` and
+    `residual` say which of them is added.
     """
 
     blocks: int
@@ -105,15 +107,15 @@ class ProductSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of A whose numbers are spread over vectors: each by a cursor of its own, or all by one, `apart` elements
-    from row to row. `by`: elements from step to step where they are no neighbours."""
+    """Rows of A whose numbers are broadcast to vectors: each row by a cursor of its own, or all by one, `apart`
+    elements from row to row. `by`: elements from step to step where these are not neighbours."""
 
     cursors: Sequence[Cursor]
     apart: int
     by: Value | None = None
 
     def spread(self, row: int, step: int, lanes: int) -> Value:
-        """The number of a row so many steps on."""
+        """Broadcast the number of a row so many steps on."""
         offset = row * self.apart + (step if self.by is None else 0)
         return self.cursors[row % len(self.cursors)].at.broadcast(offset, lanes)
 
@@ -141,7 +143,7 @@ class _Emitter:
         spec, rows = self.spec, k.number("band") * self.spec.width
         self.panel = self.copied + (0 if spec.in_place else rows * self.chunks * self.chunk)
         self.sums = self.panel + self.chunk * spec.blocks * self.lanes
-        self.apart = rows * (spec.blocks * self.lanes)  # from slot to slot
+        self.apart = rows * (spec.blocks * self.lanes)  # distance from slot to slot
         last_copied = k.variable(k.integer(-1))
         for item in k.range(k.begin, k.end):
             group, place = item % groups, item // groups
@@ -159,7 +161,7 @@ class _Emitter:
                 self.group(column)
 
     def tiles(self, first: Value, last: Value) -> Iterator[tuple[Value, Value, int]]:
-        """Emitted loops over tiles of the band: (first row, number in the band, rows)."""
+        """Emit loops over tiles of the band; yields (first row, number in the band, number of rows)."""
         k, wide, narrow = self.k, self.k.number("wide"), self.k.number("narrow")
         width = self.spec.width
         for tile in k.range(first, k.min_drop_nan(last, wide)):
@@ -169,7 +171,7 @@ class _Emitter:
                 yield tile * narrow + wide, tile - self.first, width - 1
 
     def copy_of(self, tile: Value) -> Pointer:
-        """Where the copy of a tile's rows begins."""
+        """Address of the copy of a tile's rows."""
         return self.copied + tile * (self.chunks * (self.spec.width * self.chunk))
 
     # ---- the copy of A ----------------------------------------------------------------------------------------
@@ -208,7 +210,7 @@ class _Emitter:
     # ---- the sums ---------------------------------------------------------------------------------------------
 
     def group(self, column: Value) -> None:
-        """All chunks of the depth for one group of columns."""
+        """Compute all chunks of the depth for one group of columns."""
         k, depth = self.k, self.k.number("depth")
         b_row, b_column = k.number("b_row"), k.number("b_column")
         in_place = self.b + column * (depth if self.spec.b == "packed" else b_column)
@@ -238,7 +240,7 @@ class _Emitter:
                     self.finish(sums, kept, start, column)
 
     def in_turn(self, b: Pointer) -> Iterator[tuple[tuple[Value, Value, int], Pointer, Pointer | None]]:
-        """The band's tiles, where each reads B, and the panel to which it copies what it reads."""
+        """Yield the band's tiles, the address at which each reads B, and the panel to which it copies what it reads."""
         if self.spec.b != "rows":
             for place in self.tiles(self.first, self.last):
                 yield place, b, None
@@ -250,7 +252,7 @@ class _Emitter:
             yield place, self.panel, None
 
     def ahead(self, following: Pointer, tile: Value) -> tuple[Pointer, Value | int, int] | None:
-        """The part of the next chunk's B that a tile asks for: where, the step, and the cache lines at each step."""
+        """Return the part of the next chunk's B that a tile prefetches: address, step, and cache lines per step."""
         steps = self.step // UNROLL
         if self.spec.b == "packed":
             return following + tile * (steps * AHEAD * LINE), AHEAD * LINE, AHEAD
@@ -260,7 +262,7 @@ class _Emitter:
         return following + tile * steps * b_row, b_row, max(1, self.row // LINE)
 
     def rows_of(self, start: Value, tile: Value, width: int, begin: Value) -> _Rows:
-        """A tile's rows from a step of the depth on."""
+        """Rows of a tile from a step of the depth on."""
         k, spec = self.k, self.spec
         a_row, a_column = k.number("a_row"), k.number("a_column")
         if not spec.in_place:
@@ -280,7 +282,7 @@ class _Emitter:
         count: Value,
         ahead: tuple[Pointer, Value | int, int] | None,
     ) -> None:
-        """Add a chunk's products. B is read where it lies for `panel`, to which what is read of it is copied."""
+        """Add a chunk's products. With `panel`, B is read in place and copied to the panel."""
         k, direct = self.k, self.spec.b == "direct" or panel is not None
         right, copy = k.cursor(b), None if panel is None else k.cursor(panel)
         coming = None if ahead is None else k.cursor(ahead[0])
@@ -293,7 +295,9 @@ class _Emitter:
                     spread = rows.spread(row, index, self.lanes)
                     for vector, total in zip(vectors, totals, strict=True):
                         total.value = k.fma(spread, vector, total.value)
-                if copy is not None:  # after the sums: before them, the vectors did not stay in registers
+                if (
+                    copy is not None
+                ):  # copied after the sums: before them, the vectors did not stay in registers
                     for block, vector in enumerate(vectors):
                         copy.at.store(vector, index * self.row + block * self.lanes)
                 rows.step()
@@ -313,14 +317,14 @@ class _Emitter:
             steps(1)
 
     def vectors(self, b: Pointer, direct: bool) -> list[Value]:
-        """A row of a group of B: masked where it lies."""
+        """Load a row of a group of B, masked where it is read in place."""
         masks = self.masks if direct else [None] * self.blocks
         return [b.load(at * self.lanes, self.lanes, mask).to(F32) for at, mask in enumerate(masks)]
 
     # ---- the result -------------------------------------------------------------------------------------------
 
     def finish(self, sums: Sequence[Sequence[Variable]], kept: Pointer, start: Value, column: Value) -> None:
-        """After the last chunk through the activation into y.
+        """Apply the activation after the last chunk and store to y.
 
         Long activations take the sums from scratch, some at a time: beside a tile there are no registers for them.
         """
@@ -352,7 +356,7 @@ class _Emitter:
                 place.store(value.to(y.element), 0, self.masks[block])
 
     def added(self, value: Value, block: int, residual: Pointer) -> Value:
-        """A sum with bias and residual."""
+        """Add bias and residual to a sum."""
         k, lanes, mask = self.k, self.lanes, self.masks[block]
         if self.spec.bias:
             value = value + self.bias.load(block * lanes, lanes, mask).to(F32)

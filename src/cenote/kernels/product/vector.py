@@ -1,4 +1,4 @@
-"""One row times a matrix as it lies: bound by reading the matrix, which happens once and in order.
+"""Product of one row and a matrix in place: bound by reading the matrix, which happens once and in order.
 
     item = pair, run of columns                                        emitted
       for block of rows of B:                                          emitted
@@ -31,14 +31,15 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import Part
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
-COLUMNS = 4096  # of an item at most: how much scratch is there
-RUN = 512  # at least: 1024 columns in two runs take 6 % more on one thread, 42 % less on two
-ROWS = 8  # at a time
+COLUMNS = 4096  # most columns of an item: the size of the scratch memory
+RUN = 512  # fewest columns: 1024 columns in two runs take 6 % more on one thread, 42 % less on two
+ROWS = 8  # rows at a time
 
 
 @dataclass(frozen=True)
 class VectorSpec(KernelSpec):
-    """`outer`: batch axes; the types are what x, B, and y and the bias are stored as."""
+    """Kernel of a vector times a matrix. `outer`: batch axes; the types are those of x, B, and y and the bias in
+    memory."""
 
     outer: int
     bias: bool
@@ -110,7 +111,7 @@ class VectorSpec(KernelSpec):
             step(whole, k.tail_mask(count - whole, lanes))
 
     def _fold(self, k: Kernel, sums: Pointer, part: Part, count: Value, lanes: int) -> None:
-        """The sums of a block with those of earlier ones; zeros where another block follows."""
+        """Add the sums of a block to those of earlier ones; store zeros where another block follows."""
         with k.unless(part.begin.equals(0) & part.is_last):
             for at in k.range(0, count, lanes):
                 total = k.variable(sums.load(at, lanes))

@@ -16,16 +16,17 @@ class ReduceAxis:
 
 
 def joined(axes: Sequence[ReduceAxis], strict: bool) -> list[ReduceAxis]:
-    """Axes of more than one element; neighbours that are both reduced or both kept, and dense, are one."""
-    found: list[ReduceAxis] = []
+    """Return the axes of more than one element; neighbours that are both reduced or both kept, and
+    dense, are joined."""
+    result: list[ReduceAxis] = []
     for axis in axes:
         if axis.extent == 1:
             continue
-        last = found[-1] if found else None
+        last = result[-1] if result else None
         if last is not None and (last.y is None) == (axis.y is None) and last.x == axis.x * axis.extent:
             dense = axis.y is None or not strict or last.y == axis.y * axis.extent
             if dense:
-                found[-1] = ReduceAxis(last.extent * axis.extent, axis.x, axis.y)
+                result[-1] = ReduceAxis(last.extent * axis.extent, axis.x, axis.y)
                 continue
-        found.append(axis)
-    return found
+        result.append(axis)
+    return result

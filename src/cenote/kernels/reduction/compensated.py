@@ -18,7 +18,7 @@ PARTS = 2  # numbers of a total
 
 @dataclass(frozen=True)
 class ReduceCompensatedSpec(ReduceSpec):
-    """One of SUMS, of floats."""
+    """Kernel of one of SUMS, of floats."""
 
     def _run(
         self, k: Kernel, x: Pointer, span: tuple[Value, Value], shift: Value | None
@@ -45,7 +45,7 @@ class ReduceCompensatedSpec(ReduceSpec):
         return single.parts()
 
     def _folded(self, k: Kernel, total: Compensated) -> Compensated:
-        """The lanes of a total by halves."""
+        """Add the lanes of a total by halves."""
         while total.sum.value.lanes > 1:
             half = total.sum.value.lanes // 2
             low, high = (

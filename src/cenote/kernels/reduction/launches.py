@@ -1,4 +1,4 @@
-"""The launches of a reduction: in pieces or at once, which kernel, and how its work is cut."""
+"""Launches of a reduction: in pieces or at once, the kernel, and the cut of its work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEW = 8  # items that keep threads busy
 
 
 def pieces_of(shape: Sequence[int], axes: Sequence[int], target: Target) -> int:
-    """Into how many pieces a reduction of a plain tensor is split: a matter of its shape alone."""
+    """Number of pieces into which a reduction of a plain tensor is split; it depends on the shape alone."""
     size = prod(shape)
     strides = dense_strides(shape)
     dense = joined(
@@ -37,7 +37,8 @@ def pieces_of(shape: Sequence[int], axes: Sequence[int], target: Target) -> int:
     items = prod(kept)
     if kept and dense[-1].y is not None:
         items = prod(kept[:-1]) * -(-kept[-1] // (WIDE * target.lanes()))
-    # Many items, as of most means over pictures, are told by the channels: no question about sizes.
+    # Where there are many items, as in most means over pictures, the channels decide: no question about sizes is
+    # asked.
     if not reduced or items >= FEW or size < SPLIT_FROM:
         return 1
     wanted = max(1, min(-(-size // PIECE), 64, reduced[0] // DEEP))
@@ -48,7 +49,7 @@ def pieces_of(shape: Sequence[int], axes: Sequence[int], target: Target) -> int:
 def partial_totals(
     kind: str, dtype: np.dtype[Any], pieces: int, kept: Sequence[int], accumulate: str | None = None
 ) -> TensorType:
-    """What pieces leave: their totals, and where those keep what additions lose, that behind them."""
+    """Type of the pieces' totals; where these keep what additions lose, the lost parts follow behind them."""
     if accumulate != "compensated":
         return TensorType(partial_type(kind, dtype), (pieces, *kept))
     own = FLOAT64 if dtype == FLOAT64 or kind in EXACT else FLOAT32
@@ -56,14 +57,14 @@ def partial_totals(
 
 
 def partial_type(kind: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of the totals of pieces."""
+    """Type of the totals of pieces."""
     if not is_float(dtype):
         return dtype
     return shift_type(dtype) if kind in ("max", "min") else FLOAT64
 
 
 def shift_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of the largest terms of a "log_sum_exp"."""
+    """Type of the largest terms of a "log_sum_exp"."""
     return FLOAT64 if dtype == FLOAT64 else FLOAT32
 
 
@@ -78,8 +79,8 @@ def reduce_calls(
     shift: View | None = None,
     accumulate: str | None = None,
 ) -> list[Call]:
-    """The launches that reduce x to y; with more than one piece, by way of `partial` (`partial_totals`). `shift`: the
-    largest terms, for "log_sum_exp"; `accumulate` as in ReduceSpec."""
+    """Return the launches that reduce x to y; with more than one piece, by way of `partial` (`partial_totals`).
+    `shift`: the largest terms, for "log_sum_exp"; `accumulate` as in ReduceSpec."""
     count = prod(axis.extent for axis in axes if axis.y is None)
     if pieces <= 1 or partial is None:
         return _launch(kind, axes, x, y, count, target, shift=shift, accumulate=accumulate)
@@ -94,7 +95,7 @@ def reduce_calls(
         for axis, stride in zip(axes, strides, strict=True)
         if stride is not None
     ]
-    made = _launch(
+    call = _launch(
         kind,
         first,
         x,
@@ -109,7 +110,7 @@ def reduce_calls(
     joined = _launch(
         kind, second, partial, y, count, target, is_partial=True, shift=shift, accumulate=accumulate
     )
-    return [*made, *joined]
+    return [*call, *joined]
 
 
 def _launch(
@@ -179,7 +180,7 @@ def _rows_call(
     is_partial: bool,
     accumulate: str | None,
 ) -> Call:
-    """The launch for many short rows."""
+    """Return the launch for many short rows."""
     outer = [(axis.extent, [axis.y or 0, axis.x]) for axis in kept[:-1]]
     rows, columns = kept[-1].extent, row.extent
     tail = columns % lanes != 0

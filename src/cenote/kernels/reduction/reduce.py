@@ -38,23 +38,25 @@ from cenote.kernels.strided_axes import (
 
 DEEP = 16  # terms of a partial sum
 WIDE = 4  # vectors side by side
-AHEAD = 4096  # bytes that rows are asked for before they are read: 0.86 of the time within the caches, 0.93 beyond
+AHEAD = 4096  # prefetch distance in bytes in rows: 0.86 of the time within the caches, 0.93 beyond
 KINDS = ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp")
 # float64 from the first term on: float32 may overflow where the result does not, and the logarithm of a sum that
 # almost cancels magnifies its error.
 EXACT = frozenset({"prod", "l2", "log_sum"})
-SUMS = frozenset({"sum", "mean", "l1", "l2", "sum_square", "log_sum"})  # those that `accumulate` is for
+SUMS = frozenset({"sum", "mean", "l1", "l2", "sum_square", "log_sum"})  # kinds that `accumulate` applies to
 INTEGER = frozenset({"sum", "max", "min", "prod", "l1", "sum_square"})
 
 
 @dataclass(frozen=True)
 class ReduceSpec(KernelSpec):
-    """`kind` over `reduced` axes (of an `along` kernel the last of them is the run); `kept` outer axes stay.
+    """Kernel of `kind` over `reduced` axes (of an `along` kernel the last of them is the run); `kept` outer axes
+    stay.
 
-    A `partial` source has had its squares, absolute values or powers taken; `finish` applies what follows the sum (a
-    root, a logarithm, the division by the count). `tail`: the columns may end in a part of a vector. Of "log_sum_exp"
-    `shift` holds the largest terms, as y lies: they are subtracted before powers are taken, and added to the logarithm.
-    `accumulate` "float64": SUMS are float64 from the first term on ("compensated": compensated.py).
+    The squares, absolute values or powers of a `partial` source have been taken already; `finish` applies what
+    follows the sum (a root, a logarithm, the division by the count). `tail`: the columns may end in a part of a
+    vector. For "log_sum_exp", `shift` holds the largest terms, in the layout of y: they are subtracted before powers
+    are taken, and added to the logarithm. `accumulate` "float64": SUMS are float64 from the first term on
+    ("compensated": compensated.py).
     """
 
     kind: str
@@ -108,7 +110,7 @@ class ReduceSpec(KernelSpec):
         return k
 
     def _pointers(self, k: Kernel, index: Value) -> tuple[Pointer, Pointer, Pointer | None]:
-        """Where y, x and the shift are at a position of the outer axes."""
+        """Addresses of y, x and the shift at a position of the outer axes."""
         if not self.shifted:
             y, x = axis_pointers(k, self.kept, ("y", "x"), index)
             return y, x, None
@@ -177,7 +179,7 @@ class ReduceSpec(KernelSpec):
         place: int,
         mask: Value | None,
     ) -> None:
-        """A total to the output, finished if it is the last."""
+        """Write a total to the output, finished if it is the last."""
         y.store(self._finished(k, total[0], shift).to(y.element), place, mask)
 
     def _fresh(self, k: Kernel, type: Scalar, lanes: int) -> Variable:
@@ -189,7 +191,7 @@ class ReduceSpec(KernelSpec):
     # ---- along ------------------------------------------------------------------------------------------------
 
     def _outside(self, k: Kernel, span: tuple[Value, Value], count: int) -> Iterator[Value]:
-        """Emitted loops over the first reduced axes; gives the offset in x. The first runs over the span."""
+        """Emit loops over the first reduced axes; yields the offset in x. The first loop runs over the span."""
         if not count:
             yield k.integer(0)
             return
@@ -228,7 +230,7 @@ class ReduceSpec(KernelSpec):
     def _partial(
         self, k: Kernel, row: Pointer, part: tuple[Value, Value], width: int, shift: Value | None
     ) -> Value:
-        """A part of a row, `width` vectors side by side."""
+        """Reduce a part of a row, `width` vectors side by side."""
         sums = [self._fresh(k, self.compute, self.lanes) for _ in range(width)]
         for place in k.range(*part, width * self.lanes):
             for number, each in enumerate(sums):
@@ -291,6 +293,6 @@ def _moved(starts: Places, column: Value) -> Places:
 
 
 def _finite_or_zero(k: Kernel, value: Value) -> Value:
-    """What may be subtracted from all terms: an infinity would make NaN of equal ones."""
+    """Return what may be subtracted from all terms: 0 for an infinity, which would make NaN of equal terms."""
     infinite = k.absolute(value).equals(float("inf"))
     return k.select(infinite, k.constant(value.type, 0.0, value.lanes), value)

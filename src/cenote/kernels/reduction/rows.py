@@ -35,7 +35,8 @@ SHORT = 2 * DEEP  # vectors of a row, at most: in longer ones the end does not c
 
 @dataclass(frozen=True)
 class ReduceRowsSpec(ReduceSpec):
-    """A reduction along rows `row_stride` apart, whose results lie side by side; `kept` counts the axes outside."""
+    """Kernel of a reduction along rows `row_stride` apart, whose results lie side by side; `kept` counts the axes
+    outside."""
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -48,7 +49,7 @@ class ReduceRowsSpec(ReduceSpec):
 
     @property
     def group(self) -> int:
-        """Rows side by side."""
+        """Number of rows side by side."""
         return min(GROUP, self.lanes)
 
     def emit(self, target: Target) -> Kernel:
@@ -59,7 +60,7 @@ class ReduceRowsSpec(ReduceSpec):
             first = item % blocks * ROWS
             y, x = axis_pointers(k, self.kept, ("y", "x"), item // blocks)
             for row in k.range(first, k.minimum(first + ROWS, rows), group):
-                # Rows behind the last are the last once more.
+                # Rows behind the last one repeat it.
                 places = [row, *(k.minimum(row + number, rows - 1) for number in range(1, group))]
                 totals = self._totals(k, [x + place * k.number("row_stride") for place in places])
                 value = self._finished(k, self._tree(k, totals), None).to(y.element)
@@ -70,7 +71,7 @@ class ReduceRowsSpec(ReduceSpec):
         return k
 
     def _totals(self, k: Kernel, rows: Sequence[Pointer]) -> list[Value]:
-        """The lanes of each row, joined along the row."""
+        """Join each row along its length; the lanes of a row stay apart."""
         lanes, columns = self.lanes, k.number("columns")
         whole = columns // lanes * lanes
         totals = [self._fresh(k, self.total, lanes) for _ in rows]
@@ -91,7 +92,7 @@ class ReduceRowsSpec(ReduceSpec):
     def _add(
         self, k: Kernel, rows: Sequence[Pointer], states: Sequence[Variable], place: Value, mask: Value | None
     ) -> None:
-        """A vector of each row."""
+        """Add a vector of each row."""
         for row, state in zip(rows, states, strict=True):
             value = self.term(k, row.load(place, self.lanes, mask), None)
             if mask is not None:
@@ -99,7 +100,8 @@ class ReduceRowsSpec(ReduceSpec):
             state.value = self.combine(k, state.value, value)
 
     def _tree(self, k: Kernel, totals: Sequence[Value]) -> Value:
-        """One vector of the rows' results. The lanes of a row are joined by halves, as those of a long one are."""
+        """Return one vector of the rows' results. The lanes of a row are joined by halves, as those of a long one
+        are."""
         size = self.lanes // 2
         vectors = list(totals)
         while size >= self.group:

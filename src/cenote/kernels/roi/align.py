@@ -56,8 +56,8 @@ WORDS = (
 
 @dataclass(frozen=True)
 class RoiAlignSpec(BoxSpec):
-    """`lanes` along a row of a plain map; blocked (`step` > 1): the lanes of a channel block. `together` planes at
-    once."""
+    """Kernel of RoiAlign. `lanes` along a row of a plain map; blocked (`step` > 1): the lanes of a channel block.
+    `together` planes at once."""
 
     lanes: int
     step: int
@@ -86,7 +86,7 @@ class RoiAlignSpec(BoxSpec):
 
 
 class _Planes:
-    """Some planes (or a channel block) of the box's image."""
+    """Emitter of some planes (or a channel block) of the box's image."""
 
     def __init__(
         self, k: Kernel, spec: RoiAlignSpec, box: Box, tables: Sequence[Table], unit: Value, together: int
@@ -121,7 +121,7 @@ class _Planes:
     # ---- along the columns of the map -----------------------------------------------------------------------------
 
     def _vectors(self) -> Any:
-        """Offsets of the vectors that cover the pixels a box touches."""
+        """Yield offsets of the vectors that cover the pixels a box touches."""
         k, spec = self.k, self.spec
         if spec.step > 1:
             for column in k.range(self.columns.first, self.columns.last):
@@ -154,7 +154,7 @@ class _Planes:
                 row.store(self._between(ends, (lower, upper)), at)
 
     def _between(self, ends: Sequence[Value], weights: Sequence[Value]) -> Value:
-        """The weighted sum of two values, without those of weight 0."""
+        """Return the weighted sum of two values, without values of weight 0."""
         k, real, lanes = self.k, self.spec.real, ends[0].lanes
         zero = k.constant(real, 0.0, lanes)
         parts = [
@@ -190,7 +190,7 @@ class _Planes:
         return self.row[-1] + (self.k.number("columns") * self.lanes + room * part)
 
     def _fill_best(self, row: Value) -> None:
-        """Start from nothing, or where corners of weight 0 are among the samples from 0."""
+        """Fill with the identity, or with 0 where corners of weight 0 are among the samples."""
         k, real, lanes = self.k, self.spec.real, self.lanes
         for bin in k.range(0, k.number("bins_x")):
             start = k.constant(real, float("-inf"))
@@ -246,7 +246,7 @@ def roi_align_call(
     terms: bool,
     part: int,
 ) -> Call:
-    """The launch for x and y of one layout; items hold `part` planes (channel blocks) of one box."""
+    """Return the launch for x and y of one layout; items hold `part` planes (channel blocks) of one box."""
     blocked = x.layout.is_blocked
     real = FLOAT64 if x.type.dtype == FLOAT64 else np.dtype(np.float32)
     widest = min(target.lanes(x.type.dtype), target.lanes(real))

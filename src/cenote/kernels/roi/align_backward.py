@@ -1,4 +1,4 @@
-"""The gradient of RoiAlign's means: each bin's gradient spreads over the pixels that it sampled.
+"""Gradient of RoiAlign's means: each bin's gradient spreads over the pixels that it sampled.
 
     for item in begin .. end:                         some of the channels, of all images
         y = 0
@@ -46,7 +46,7 @@ WORDS = (
 
 @dataclass(frozen=True)
 class RoiAlignBackward(BoxSpec):
-    """`lanes` along a row of the map."""
+    """Kernel with `lanes` along a row of the map."""
 
     lanes: int
 
@@ -80,7 +80,7 @@ class RoiAlignBackward(BoxSpec):
                         plane.store(k.constant(self.real, 0.0, lanes), at)
 
     def _spread(self, k: Kernel, box: Box, tables: Sequence[Table], unit: Value) -> None:
-        """One plane of one box."""
+        """Spread the gradient of one plane of one box."""
         n = k.number
         rows, columns = tables
         y = k.pointer("y") + (box.image * n("y_image") + unit * n("y_unit"))
@@ -121,7 +121,7 @@ def align_backward_call(
     aligned: bool,
     part: int,
 ) -> Call:
-    """The launch for plain views of float32 or float64; items hold `part` planes of every image."""
+    """Return the launch for plain views of float32 or float64; items hold `part` planes of every image."""
     images, units, rows, columns = y.shape
     bins = (g.shape[2], g.shape[3])
     spec = RoiAlignBackward(

@@ -56,8 +56,8 @@ WORDS = (
 
 @dataclass(frozen=True)
 class RegionPoolSpec(KernelSpec):
-    """`largest`, or the position-sensitive mean. `lanes` along a row of a plain map; blocked (`step` > 1): the lanes
-    of a channel block."""
+    """Kernel of the maximum (`largest`), or of the position-sensitive mean. `lanes` along a row of a plain map;
+    blocked (`step` > 1): the lanes of a channel block."""
 
     dtype: np.dtype[Any]
     largest: bool
@@ -99,7 +99,7 @@ class RegionPoolSpec(KernelSpec):
 
 
 class _Box:
-    """The box of an item: its image, whether it can be pooled, and the pixels of its bins."""
+    """Box of an item: its image, whether it can be pooled, and the pixels of its bins."""
 
     def __init__(self, k: Kernel, spec: RegionPoolSpec, item: Value) -> None:
         n = k.number
@@ -123,7 +123,7 @@ class _Box:
         self.column_ends = self.row_ends + n("bins_y") * 2
 
     def _rounded(self, value: Value) -> Value:
-        """The nearest whole number, halves away from zero."""
+        """Round to the nearest whole number, halves away from zero."""
         k, wide = self.k, value.to(F64)
         size = k.absolute(wide)
         size = k.select(size < FARTHEST, size, k.constant(F64, FARTHEST))
@@ -131,7 +131,7 @@ class _Box:
         return k.select(wide < 0.0, 0 - whole, whole)
 
     def ranges(self) -> None:
-        """Half-open ranges of the bins' pixels, within the map, in scratch."""
+        """Compute half-open ranges of the bins' pixels, within the map, in scratch."""
         k, n = self.k, self.k.number
         x1, y1, x2, y2 = self.corners
         more = 1 if self.spec.largest else 0
@@ -153,7 +153,7 @@ class _Box:
 
 
 class _Maxima:
-    """Some planes (or a channel block) of the box's image."""
+    """Emitter of maxima of some planes (or a channel block) of the box's image."""
 
     def __init__(self, k: Kernel, spec: RegionPoolSpec, box: _Box, unit: Value, together: int) -> None:
         n = k.number
@@ -209,7 +209,7 @@ class _Maxima:
 
 
 def _means(k: Kernel, box: _Box, unit: Value) -> None:
-    """All bins of one channel of the result, each from its own plane."""
+    """Compute all bins of one channel of the result, each from its own plane."""
     n, real = k.number, box.spec.real
     out = k.pointer("y") + (box.number * n("y_roi") + unit * n("y_unit"))
     image = k.pointer("x") + box.image * n("x_image")
@@ -241,7 +241,7 @@ def roi_pool_call(
     largest: bool,
     part: int,
 ) -> Call:
-    """The launch for x and y of one layout; items hold `part` planes (channel blocks) of one box's result."""
+    """Return the launch for x and y of one layout; items hold `part` planes (channel blocks) of one box's result."""
     blocked = x.layout.is_blocked
     real = FLOAT64 if x.type.dtype == FLOAT64 else np.dtype(np.float32)
     widest = min(target.lanes(x.type.dtype), target.lanes(real))

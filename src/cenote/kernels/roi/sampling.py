@@ -1,7 +1,7 @@
-"""The boxes of RoiAlign and its gradient: which pixels their bins sample, and with what weights.
+"""Boxes of RoiAlign and its gradient: the pixels that their bins sample, and the weights.
 
-Coordinates are computed in the order of the reference. `found` gets two words per item: 0, or what is wrong with the
-box (NOT_FINITE, NO_IMAGE, TOO_LARGE), and the image it names.
+Coordinates are computed in the order of the reference. `found` gets two words per item: 0, or the fault of the box
+(NOT_FINITE, NO_IMAGE, TOO_LARGE), and the image it names.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ AXES = ("y", "x")
 
 @dataclass(frozen=True)
 class BoxSpec(KernelSpec):
-    """What boxes hang on. `largest`: the maximum of the samples instead of their mean; `terms`: of their weighted
-    corners."""
+    """Fields of kernels of boxes. `largest`: the maximum of the samples instead of their mean; `terms`: of their
+    weighted corners."""
 
     dtype: np.dtype[Any]
     index: np.dtype[Any]
@@ -38,7 +38,7 @@ class BoxSpec(KernelSpec):
         return F64 if self.dtype == FLOAT64 else F32
 
     def words_with(self, tensors: Sequence[str], numbers: Sequence[str]) -> tuple[Parameter, ...]:
-        """Pointers to tensors of the map's type, the images of the boxes, what is found, numbers, the scale."""
+        """Return words: pointers to tensors of the map's type, the images of the boxes, `found`, numbers, the scale."""
         return (
             *pointers_to(Scalar.of(self.dtype), *tensors),
             *pointers_to(Scalar.of(self.index), "batches"),
@@ -50,7 +50,8 @@ class BoxSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class Table:
-    """Along one axis, per bin a range of entries: pixel and weight (means), or two pixels and two weights (maxima)."""
+    """Table along one axis, per bin a range of entries: pixel and weight (means), or two pixels and two weights
+    (maxima)."""
 
     ends: Pointer
     pixels: Pointer
@@ -59,7 +60,7 @@ class Table:
     last: Value
 
     def has_zero(self, bin: Value, bins: Value) -> Value:
-        """1 where a corner of weight 0 is among a bin's (maxima of weighted corners)."""
+        """Whether (1 or 0) a corner of weight 0 is among a bin's (maxima of weighted corners)."""
         return self.ends.load(bins + 1 + bin)
 
     def entries(self, bin: Value) -> tuple[Value, Value]:
@@ -67,7 +68,7 @@ class Table:
 
 
 class Box:
-    """The box of an item, scaled, and whether it can be pooled."""
+    """Box of an item, scaled, and whether it can be pooled."""
 
     def __init__(self, k: Kernel, spec: BoxSpec, item: Value) -> None:
         n, real = k.number, spec.real
@@ -99,7 +100,7 @@ class Box:
         self.counts = tuple(self._count(step) for step in self.steps)
 
     def _count(self, step: Value) -> Value:
-        """Samples of a bin along an axis: the ratio, or the extent of a bin rounded up."""
+        """Number of samples of a bin along an axis: the ratio, or the extent of a bin rounded up."""
         k, ratio = self.k, self.k.number("ratio")
         held = k.select(step < float(MOST_SAMPLES), step, k.constant(step.type, 0.0))
         held = k.select(held > 0.0, held, k.constant(step.type, 0.0))
@@ -108,7 +109,7 @@ class Box:
         return k.select(ratio > 0, ratio, up)
 
     def table(self, axis: int) -> Table:
-        """Work out an axis: its part of scratch holds the ends, the pixels, the weights and a dense row."""
+        """Compute the table of an axis: its part of scratch holds the ends, the pixels, the weights and a dense row."""
         k, n, spec = self.k, self.k.number, self.spec
         capacity, bins = n("capacity"), n(f"bins_{AXES[axis]}")
         size = n(("rows", "columns")[axis])
@@ -144,7 +145,7 @@ class Box:
         return Table(ends, pixels, weights, low.value, high.value + 1)
 
     def _samples(self, axis: int, bin: Value, size: Value) -> Any:
-        """Lower and upper pixel of each sample of a bin, their weights, and whether it is within the map."""
+        """Yield lower and upper pixel of each sample of a bin, their weights, and whether it is within the map."""
         k, real = self.k, self.spec.real
         begin, step, count = self.begins[axis], self.steps[axis], self.counts[axis]
         start = begin + bin.to(real) * step
@@ -161,7 +162,7 @@ class Box:
             yield low, k.minimum(low + 1, size - 1), *weights, inside
 
     def _note(self, pixels: Pointer, weights: Pointer, used: Value, sample: Any) -> Value:
-        """Write a sample down: two pixels and their weights."""
+        """Store a sample: two pixels and their weights."""
         for part in range(2):
             pixels.store(sample[part], used * 2 + part)
             weights.store(sample[2 + part], used * 2 + part)
@@ -170,7 +171,8 @@ class Box:
     def _note_terms(
         self, pixels: Pointer, weights: Pointer, used: Value, sample: Any, zero: Pointer
     ) -> Value:
-        """Write the corners of a sample down, one pixel and weight each; of those of weight 0, that there are some."""
+        """Store the corners of a sample, one pixel and weight each; of corners of weight 0 only note that there are
+        some."""
         k, last = self.k, self.k.variable(used)
         for part in range(2):
             some = sample[2 + part].differs(0.0)
@@ -185,7 +187,7 @@ class Box:
     def _gather(
         self, axis: int, bin: Value, size: Value, pixels: Pointer, weights: Pointer, used: Value, ends: Any
     ) -> Value:
-        """The weights of all samples of a bin, pixel by pixel, divided by their number."""
+        """Gather the weights of all samples of a bin, pixel by pixel, divided by their number."""
         k, real = self.k, self.spec.real
         dense = (k.scratch.cast(I64) + k.number("capacity") * 10).cast(real)
         low, high = k.variable(size), k.variable(k.integer(-1))
@@ -213,7 +215,7 @@ class Box:
 
 
 def table_capacity(bins: tuple[int, int], ratio: int, rows: int, columns: int) -> int:
-    """Entries that a table of an axis may have: samples are at least half a pixel apart where their number adapts, and
-    those outside of the map are one entry per bin."""
+    """Most entries of a table of an axis: samples are at least half a pixel apart where their number adapts, and
+    samples outside of the map are one entry per bin."""
     size, most = max(rows, columns), max(bins)
     return 2 * (2 * size + 4 * most + 16 + ratio * most)

@@ -1,4 +1,4 @@
-"""Lines, pictures and volumes read at places given by a grid, in all modes.
+"""Interpolation in lines, pictures and volumes at places given by a grid, in all modes.
 
 for item in begin .. end:                        emitted; an item is a run of places of one image
     for place in the run:                        emitted, by vectors
@@ -27,12 +27,12 @@ from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named,
 from cenote.kernels.sampling.taps import Taps, cut
 
 RUN = 256  # places of an item
-_WORK = 1 << 15  # numbers of a piece of work
+_WORK = 1 << 15  # numbers that a thread takes at a time
 
 
 @dataclass(frozen=True)
 class GridSampleSpec(KernelSpec):
-    """`rank` spatial axes; the rest as in the operator. `small`: offsets within an image fit 32 bits."""
+    """Kernel for `rank` spatial axes; the rest as in the operator. `small`: offsets within an image fit 32 bits."""
 
     dtype: np.dtype[Any]
     grid: np.dtype[Any]
@@ -62,7 +62,7 @@ class GridSampleSpec(KernelSpec):
         return Taps(*how, compute, index, RUN)
 
     def lanes(self, target: Target) -> int:
-        """Places at a time, where pixels can be gathered."""
+        """Number of places at a time, where pixels can be gathered."""
         return target.lanes(self.dtype) if target.vector_bytes > 16 and self.dtype.itemsize >= 4 else 1
 
     def emit(self, target: Target) -> Kernel:
@@ -95,16 +95,18 @@ class GridSampleSpec(KernelSpec):
         return k
 
     def _axes(self, k: Kernel) -> tuple[list[Value], list[Value]]:
-        """Extents of the image, and the steps from one element of an axis to the next."""
+        """Return the extents of the image, and the steps from one element of an axis to the next."""
         axes = range(self.rank)
         steps = [k.number(f"step_{axis}") for axis in axes[:-1]]
         return [k.number(f"size_{axis}") for axis in axes], [*steps, k.integer(1)]
 
     def _places(self, k: Kernel, grid: Pointer, lanes: int) -> list[Value]:
-        """Some places in pixels, axis by axis; the grid has the last axis first."""
-        found = grid.load(0, self.rank * lanes)
+        """Compute some places in pixels, axis by axis; the grid has the last axis first."""
+        coordinates = grid.load(0, self.rank * lanes)
         parts = [
-            k.shuffle(found, found, range(at, self.rank * lanes, self.rank)) if self.rank > 1 else found
+            k.shuffle(coordinates, coordinates, range(at, self.rank * lanes, self.rank))
+            if self.rank > 1
+            else coordinates
             for at in reversed(range(self.rank))
         ]
         return [self._place(k, part, size) for part, size in zip(parts, self._axes(k)[0], strict=True)]
@@ -119,11 +121,12 @@ class GridSampleSpec(KernelSpec):
 
 
 def grid_sample_call(x: View, grid: View, y: View, mode: str, padding: str, align_corners: bool) -> Call:
-    """The launch for x (N, C, *spatial), a dense grid (N, *out, rank) and y (N, C, *out), whose channels are dense."""
+    """Return the launch for x (N, C, *spatial), a dense grid (N, *out, rank) and y (N, C, *out), whose channels are
+    dense."""
     dtype = np.dtype(f"u{x.type.dtype.itemsize}") if mode == "nearest" else x.type.dtype
     sizes, steps = x.shape[2:], x.strides[2:]
     last = sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
-    small = not is_size(last) and last < (1 << 31) - 8  # indices leave the image by a few
+    small = not is_size(last) and last < (1 << 31) - 8  # indices may leave the image by a few
     how = (len(sizes), mode, padding, align_corners, small)
     spec = GridSampleSpec(dtype, grid.type.dtype, *how)
     places = math.prod(y.shape[2:])

@@ -34,15 +34,17 @@ from cenote.kernels.strided_axes import (
     position_count,
 )
 
-MOST_TAPS = 16  # of both axes of a blocked map together, unrolled
-MOST_ROW_TAPS = 128  # of an axis of a plain one
+MOST_TAPS = 16  # most unrolled taps of both axes of a blocked map together
+MOST_ROW_TAPS = 128  # most taps of an axis of a plain map
 _WORK = 1 << 16  # taps of the places that a thread takes at a time
-_WORK_KEPT = 1 << 18  # where rows are kept from one to the next: the first of a piece has none
+_WORK_KEPT = (
+    1 << 18
+)  # the same where rows are kept from one to the next: the first row of a piece has none to keep
 
 
 @dataclass(frozen=True)
 class ResizeSpec(KernelSpec):
-    """`row_taps` x `column_taps` weighted vectors of `lanes` channels."""
+    """Kernel of `row_taps` x `column_taps` weighted vectors of `lanes` channels."""
 
     row_taps: int
     column_taps: int
@@ -94,11 +96,11 @@ def _weighted(k: Kernel, values: Sequence[Value], weights: Sequence[Value]) -> V
 
 @dataclass(frozen=True)
 class TapSource:
-    """The taps along one axis of y: how many places there are, taps of each, and what makes the arrays of where they
-    lie and of what they weigh.
+    """Taps along one axis of y: the number of places, the taps of each, and functions that make the arrays of offsets
+    and weights.
 
-    (places, taps): `offsets` given the step from element to element, `weights` given a dtype. (taps, places), for
-    vectors of places, filled up to a multiple of the first argument by taps of weight 0: `columns`, `column_weights`.
+    (places, taps): `offsets` of the step from element to element, `weights` of a dtype. (taps, places), for vectors
+    of places, filled up to a multiple of the first argument by taps of weight 0: `columns`, `column_weights`.
     """
 
     places: int
@@ -107,14 +109,14 @@ class TapSource:
     weights: Callable[[np.dtype[Any]], Array]
     columns: Callable[[int], Array]
     column_weights: Callable[[int, np.dtype[Any]], Array]
-    kept: bool = False  # every place is the one that it was
-    repeats: int = 0  # places that are the same one, all along the axis; 0: they differ
+    kept: bool = False  # every place is the element of the same number
+    repeats: int = 0  # places that equal each other, all along the axis; 0: they differ
     grows: bool = False  # there are more places than elements
 
 
 @dataclass(frozen=True)
 class Resizing:
-    """The last two axes of x (of a blocked map: its spatial ones) become those of y."""
+    """Problem of a resize: the last two axes of x (of a blocked map: its spatial ones) become those of y."""
 
     x: View
     y: View
@@ -131,7 +133,7 @@ class Resizing:
 
     @property
     def outer(self) -> list[Axis]:
-        """The other axes, the strides in y and x."""
+        """Return the other axes, with the strides in y and x."""
         y_axes = _spatial(self.y)
         steps = [[stride for _, stride in axes[:-2]] for axes in (y_axes, self.x_axes)]
         return joined_axes([extent for extent, _ in y_axes[:-2]], steps)
@@ -139,7 +141,7 @@ class Resizing:
     def call(
         self, spec: KernelSpec, words: dict[str, Argument], work: int, taps: int, scratch: int = 0
     ) -> Call:
-        """The call, with the words that all kernels have. A thread takes as many rows as read so many taps."""
+        """Return the call, with the words that all kernels have. A thread takes as many rows as read so many taps."""
         shared: dict[str, Argument] = {
             "y": self.y,
             "x": self.x,
@@ -177,7 +179,7 @@ class Resizing:
 
     def rows(self, target: Target) -> Call:
         down, across, dtype = self.down, self.across, self.y.type.dtype
-        narrow = dtype != self.weight  # gathered from memory, each element would be converted on its own
+        narrow = dtype != self.weight  # gathered from memory, each element would be converted separately
         columns_first = down.grows and not (narrow or down.kept or across.kept)
         row_taps, column_taps = (1 if axis.kept else axis.count for axis in (down, across))
         spec = ResizeRowsSpec(row_taps, column_taps, dtype, len(self.outer), columns_first)
@@ -198,7 +200,8 @@ class Resizing:
 
 
 def resize_call(x: View, y: View, taps: Sequence[TapSource], nearest: bool, target: Target) -> Call:
-    """Resize the last two axes of x (an axis of a blocked map: its spatial ones) to y; `taps` are those of the two."""
+    """Return the calls that resize the last two axes of x (an axis of a blocked map: its spatial ones) to y; `taps`
+    are those of the two."""
     resizing = Resizing(x, y, *taps)
     if nearest:
         return resizing.nearest()
@@ -206,7 +209,7 @@ def resize_call(x: View, y: View, taps: Sequence[TapSource], nearest: bool, targ
 
 
 def _spatial(view: View) -> list[tuple[int, int]]:
-    """(extent, stride) of all axes; at least two after those of pictures and channels (blocks)."""
+    """Return (extent, stride) of all axes; at least two after those of pictures and channels (blocks)."""
     blocked = view.layout.is_blocked
     shape = (view.shape[0], view.blocks, *view.shape[2:]) if blocked else view.shape
     axes = list(zip(shape, view.strides, strict=True))

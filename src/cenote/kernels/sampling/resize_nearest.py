@@ -27,8 +27,8 @@ from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 @dataclass(frozen=True)
 class ResizeNearestSpec(KernelSpec):
-    """`lanes` elements lie side by side in each place: 1 for plain maps. Of those, `kept`: the columns stay as they
-    are; `repeats`: each is there so many times (0: as the table says)."""
+    """Kernel of nearest neighbours. `lanes` elements lie side by side in each place: 1 for plain maps. `kept`: the
+    columns stay as they are; `repeats`: each is repeated so many times (0: as the table says)."""
 
     dtype: np.dtype[Any]
     lanes: int
@@ -67,7 +67,7 @@ class ResizeNearestSpec(KernelSpec):
         return k
 
     def _columns(self, k: Kernel, width: Value) -> Iterator[tuple[Value, int, Value | None]]:
-        """(begin, lanes, mask) of vectors that cover so many elements; narrow types end with single ones."""
+        """Yield (begin, lanes, mask) of vectors that cover so many elements; narrow types end with single ones."""
         lanes = k.target.vector_bytes // self.dtype.itemsize
         if self.dtype.itemsize >= 4:
             for begin, mask in masked_vectors(k, width, lanes):
@@ -78,7 +78,7 @@ class ResizeNearestSpec(KernelSpec):
                 yield begin, step, None
 
     def _copy(self, k: Kernel, x: Pointer, y: Pointer) -> None:
-        """A row of y as it is elsewhere."""
+        """Copy a row of y from an equal one."""
         for column, lanes, mask in self._columns(k, k.number("columns") * self.lanes):
             y.store(x.load(column, lanes, mask), column, mask)
 
@@ -94,7 +94,7 @@ class ResizeNearestSpec(KernelSpec):
                 y.store(k.gather(x, table.load(column, lanes, mask)), column, mask)
 
     def _repeat(self, k: Kernel, x: Pointer, y: Pointer) -> None:
-        """Each column some times."""
+        """Repeat each column `repeats` times."""
         count, width = self.repeats, k.number("x_columns")
         for column, lanes, mask in self._columns(k, width):
             value = x.load(column, lanes, mask)

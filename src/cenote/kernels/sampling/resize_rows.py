@@ -34,7 +34,8 @@ from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 @dataclass(frozen=True)
 class ResizeRowsSpec(KernelSpec):
-    """`row_taps` x `column_taps` weighted elements; 1: the axis keeps its size. `columns_first`: see above."""
+    """Kernel of `row_taps` x `column_taps` weighted elements; 1: the axis keeps its size.
+    `columns_first`: see above."""
 
     row_taps: int
     column_taps: int
@@ -44,7 +45,7 @@ class ResizeRowsSpec(KernelSpec):
 
     @property
     def compute(self) -> Scalar:
-        """The type of weights and sums."""
+        """Type of weights and sums."""
         return F64 if self.dtype == FLOAT64 else F32
 
     @property
@@ -86,8 +87,8 @@ class ResizeRowsSpec(KernelSpec):
     def _resized_rows(
         self, k: Kernel, item: Value, row: Value, x: Pointer, indices: Sequence[Value]
     ) -> list[Pointer]:
-        """The rows of x that a row of y reads, as wide as y. Each has its slot of scratch by its number; taps are
-        neighbours, so that those of the row before are still there, if it is of the same call."""
+        """Resize the rows of x that a row of y reads to the width of y. Each row has its slot of scratch by its
+        number; taps are neighbours, so that those of the previous row are still there, if it is of the same call."""
         table, scratch = k.pointer("row_index"), k.scratch.cast(self.compute)
         before = k.maximum(row - 1, k.integer(0)) * self.row_taps
         lowest, highest = table.load(before), table.load(before + (self.row_taps - 1))
@@ -106,7 +107,7 @@ class ResizeRowsSpec(KernelSpec):
     def _blend(
         self, k: Kernel, rows: Sequence[Pointer], weights: Sequence[Value], y: Pointer, width: Value
     ) -> None:
-        """Rows into one; the scratch row has room for whole vectors."""
+        """Blend rows into one; the scratch row has room for whole vectors."""
         lanes = vector_lanes(self.dtype, k.target)
         spread = [k.splat(weight, lanes) for weight in weights]
         for column, mask in masked_vectors(k, width, lanes):
@@ -118,7 +119,7 @@ class ResizeRowsSpec(KernelSpec):
             y.store(total.to(y.element), column, mask)
 
     def _spread(self, k: Kernel, x: Pointer, y: Pointer, whole: bool = False) -> None:
-        """A row as wide as y; `whole`: there is room for whole vectors."""
+        """Resize a row to the width of y; `whole`: there is room for whole vectors."""
         lanes, width, places = vector_lanes(self.dtype, k.target), k.number("columns"), k.number("places")
         if not k.target.has_gather:
             for column in k.range(0, width):
@@ -129,7 +130,7 @@ class ResizeRowsSpec(KernelSpec):
             y.store(self._taken(k, x, column, lanes).to(y.element), column, mask)
 
     def _taken(self, k: Kernel, x: Pointer, column: Value, lanes: int) -> Value:
-        """So many columns from one on."""
+        """Compute so many columns from one on."""
         total: Value | None = None
         for tap in range(self.column_taps):
             place = k.number("places") * tap + column

@@ -1,4 +1,4 @@
-"""Reading between the elements of an image: the taps of a place, and their weighted sum.
+"""Interpolation between the elements of an image: the taps of a place, and their weighted sum.
 
 A place has one coordinate per axis of the image, in elements. Along each axis some taps are read: the nearest one, two
 (linear) or four (cubic); the image's taps are their products. Places are float64; indices are held within the image,
@@ -16,17 +16,18 @@ from cenote.codegen.values import F64, I32, I64, U32, U64, Pointer, Scalar, Valu
 from cenote.kernels.elementwise.functions import emit_function
 from cenote.kernels.elementwise.rounding import round_even
 
-FAR = 2.0**40  # places are cut to this, so that they fit an integer
-CUBIC = -0.75  # Keys' coefficient, as PyTorch and ONNX Runtime have it
+FAR = 2.0**40  # limit of places, so that they fit an integer
+CUBIC = -0.75  # Keys' coefficient, the value of PyTorch and ONNX Runtime
 PER_AXIS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 
 @dataclass(frozen=True)
 class Taps:
-    """How an image of `rank` axes is read: `mode` is "nearest", "linear" or "cubic"; `padding` "zeros", "border" or
-    "reflection"; `align_corners` says where the border is: at the centres of the outer pixels, or at their edges. A
-    place outside is moved inside, or in cubic mode each of its taps alone. `index` is the type of offsets; what is
-    noted of one place and the next tap lies `apart` elements on."""
+    """Rule by which an image of `rank` axes is read: `mode` is "nearest", "linear" or "cubic"; `padding` "zeros",
+    "border" or "reflection"; `align_corners` says where the border is: at the centres of the outer pixels, or at
+    their edges. A place outside is moved inside, or in cubic mode each of its taps alone. `index` is the type of
+    offsets; the stored numbers of one place's taps lie `apart` elements from each other.
+    """
 
     rank: int
     mode: str
@@ -70,7 +71,8 @@ class Taps:
                 weights.store(weight, number * self.apart)
 
     def value(self, k: Kernel, x: Pointer, offsets: Pointer, weights: Pointer, lanes: int = 1) -> Value:
-        """The weighted sums of the taps that `note` stored of so many places; of "nearest" the elements themselves."""
+        """Return the weighted sums of the taps that `note` stored of so many places; of "nearest" the elements
+        themselves."""
         total: Value | None = None
         for tap in range(self.count):
             pixel = self._pixel(k, x, offsets.load(tap * self.apart, lanes))
@@ -82,7 +84,7 @@ class Taps:
         return total
 
     def _pixel(self, k: Kernel, x: Pointer, offset: Value) -> Value:
-        """Elements by their offsets; zeros for taps that do not count."""
+        """Load elements by their offsets; zeros for taps that do not count."""
         zeros = self.padding == "zeros"
         if offset.lanes > 1:
             return k.gather(x, offset, offset >= 0 if zeros else None)
@@ -91,7 +93,7 @@ class Taps:
         return k.select(place >= 0, pixel, k.constant(pixel.type, 0)) if zeros else pixel
 
     def _axis(self, k: Kernel, place: Value, extent: Value) -> list[tuple[Value, Value | None, Value]]:
-        """Index, whether it counts (None: always) and weight of the taps along one axis."""
+        """Return index, whether it counts (None: always) and weight of the taps along one axis."""
         place = self._held(k, place, extent)
         if self.mode == "nearest":
             return [(*self._index(k, round_even(k, place), 0, extent), place)]
@@ -105,11 +107,13 @@ class Taps:
         return [(*self._index(k, first, step, extent), weight.to(self.compute)) for step, weight in taps]
 
     def _held(self, k: Kernel, place: Value, extent: Value) -> Value:
-        """A place moved to the border or reflected there, if it lies outside; where its taps are moved instead, so near
-        that indices stay small. NaN is far below."""
+        """Return a place moved to the border or reflected there, if it lies outside; where its taps are moved
+        instead, limited so that indices stay small. NaN becomes a number far below."""
         size = extent.to(F64)
         if self.padding == "zeros" or (self.padding == "border" and self.mode == "cubic"):
-            return _clamped(k, place, k.constant(F64, -3.0), size + 2.0)  # whose taps are all outside
+            return _clamped(
+                k, place, k.constant(F64, -3.0), size + 2.0
+            )  # all taps of a place beyond are outside
         if self.padding == "border":
             return _clamped(k, place, k.constant(F64, 0.0), size - 1.0)
         place = cut(k, place)
@@ -123,7 +127,7 @@ class Taps:
         return k.constant(F64, edge), size - (1.0 + edge)
 
     def _index(self, k: Kernel, first: Value, step: int, extent: Value) -> tuple[Value, Value | None]:
-        """An index within the image, and whether it counts; one that does not may be any."""
+        """Return an index within the image, and whether it counts; one that does not may be any."""
         if self.padding == "reflection":
             size = extent.to(F64)
             reflected = _reflected(k, first + float(step), *self._borders(k, size))
@@ -136,17 +140,17 @@ class Taps:
 
 
 def _clamped(k: Kernel, x: Value, low: Value, high: Value) -> Value:
-    """A number within two others; the lower of them for NaN."""
+    """Limit a number to low..high; low for NaN."""
     return k.min_drop_nan(k.max_drop_nan(x, low), high)
 
 
 def cut(k: Kernel, place: Value) -> Value:
-    """A place within what integers hold; NaN is far below."""
+    """Limit a place to the range of integers; NaN becomes a number far below."""
     return _clamped(k, place, k.constant(F64, -FAR), k.constant(F64, FAR))
 
 
 def _reflected(k: Kernel, place: Value, low: Value, high: Value) -> Value:
-    """Moved inside by reflection at both borders, as often as it takes."""
+    """Reflect a place at both borders, as often as needed, until it is inside."""
     span = high - low
     moved, twice = place - low, span * 2.0
     folded = moved - emit_function(k, "floor", (), (moved / twice,)) * twice

@@ -1,4 +1,4 @@
-"""The place of the largest or smallest element along an axis.
+"""Place of the largest or smallest element along an axis.
 
 along (the axis is the last), an item is a row:           across, an item is a vector of columns:
     4 pairs of vectors: the best, and where it is              one pair
@@ -25,9 +25,9 @@ from cenote.core.types import is_float
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 
 WIDE = 4  # pairs of vectors of a row
-AHEAD = 4096  # bytes that are asked for before they are read: a row of 4 MB takes 0.8 of the time without
+AHEAD = 4096  # prefetch distance in bytes: a row of 4 MB takes 0.8 of the time without
 LONGEST = (1 << 31) - 1  # elements of an axis: places are kept in 32 bits
-ITEM = 1 << 15  # elements that a thread takes at once, about
+ITEM = 1 << 15  # approximate number of elements that a thread takes at once
 
 
 class Best(NamedTuple):
@@ -39,7 +39,7 @@ class Best(NamedTuple):
 
 @dataclass(frozen=True)
 class ArgReduce(KernelSpec):
-    """`kind` "max" or "min". `tail`: columns may end in a part of a vector."""
+    """Kernel of `kind` "max" or "min". `tail`: columns may end in a part of a vector."""
 
     kind: str
     dtype: np.dtype[Any]
@@ -57,7 +57,7 @@ class ArgReduce(KernelSpec):
 
     @property
     def compute(self) -> Scalar:
-        """The type that is compared: at least 32 bits."""
+        """Type that is compared: at least 32 bits."""
         scalar = Scalar.of(self.dtype)
         return scalar if scalar.bits >= 32 else F32 if is_float(self.dtype) else I32
 
@@ -90,11 +90,11 @@ class ArgReduce(KernelSpec):
 
     @property
     def places(self) -> Scalar:
-        """Places have lanes of the width of the values'."""
+        """Type of places: their lanes have the width of the values'."""
         return I64 if self.compute.bits == 64 else I32
 
     def _compare(self, k: Kernel, a: Value, b: Value, unordered: bool, equal: bool = False) -> Value:
-        """Is a better than b (or as good)? `unordered`: what is said where one is NaN."""
+        """Compare: is a better than b (or as good)? `unordered`: the answer where one is NaN."""
         code = ("g" if self.kind == "max" else "l") + ("e" if equal else "t")
         if a.type.is_float:
             text = f"fcmp {'u' if unordered else 'o'}{code} {a.ir} {a.text}, {b.text}"
@@ -103,7 +103,7 @@ class ArgReduce(KernelSpec):
         return k.assign(text, BOOL, a.lanes)
 
     def replaces(self, k: Kernel, value: Value, best: Value) -> Value:
-        """Does a later value take the place of the best so far?"""
+        """Whether a later value replaces the best so far."""
         if self.last:
             better = self._compare(k, value, best, unordered=False, equal=True)
             return better | value.is_nan() if value.type.is_float else better
@@ -111,7 +111,7 @@ class ArgReduce(KernelSpec):
         return better & ~best.is_nan() if value.type.is_float else better
 
     def join(self, k: Kernel, a: Best, b: Best) -> Best:
-        """The better of two, by place where they are equal."""
+        """Return the better of two, by place where they are equal."""
         first = self._compare(k, b.value, a.value, unordered=False)
         same = b.value.equals(a.value)
         if a.value.type.is_float:
@@ -124,7 +124,7 @@ class ArgReduce(KernelSpec):
     # ---- loops ------------------------------------------------------------------------------------------------
 
     def _row(self, k: Kernel, x: Pointer, lanes: int) -> Best:
-        """The best of a row. All pairs begin with the first element, which is as good a candidate as any."""
+        """Find the best of a row. All pairs begin with the first element, which is as good a candidate as any."""
         extent, start = k.number("extent"), x.load().to(self.compute)
         zero = k.constant(self.places, 0, lanes)
         pairs = [(k.variable(k.splat(start, lanes)), k.variable(zero)) for _ in range(WIDE)]
@@ -145,10 +145,10 @@ class ArgReduce(KernelSpec):
                 take(number, place + number * lanes)
         for place in k.range(blocks, whole, lanes):
             take(0, place)
-        found = [Best(best.value, where.value) for best, where in pairs]
-        while len(found) > 1:
-            found = [self.join(k, a, b) for a, b in zip(found[::2], found[1::2], strict=True)]
-        best = found[0]
+        candidates = [Best(best.value, where.value) for best, where in pairs]
+        while len(candidates) > 1:
+            candidates = [self.join(k, a, b) for a, b in zip(candidates[::2], candidates[1::2], strict=True)]
+        best = candidates[0]
         while best.value.lanes > 1:
             half = best.value.lanes // 2
             parts = [
@@ -178,7 +178,7 @@ class ArgReduce(KernelSpec):
 def arg_reduce_call(
     kind: str, last: bool, x: View, y: View, outer: int, extent: int, columns: int, target: Target
 ) -> Call:
-    """The launch for plain memory of (outer, extent, columns)."""
+    """Return the launch for plain memory of (outer, extent, columns)."""
     along = not is_size(columns) and columns == 1
     spec = ArgReduce(kind, x.type.dtype, last, along, tail=False)
     lanes = spec.lanes(target)

@@ -26,8 +26,8 @@ NO_PADDING = -1
 
 @dataclass(frozen=True)
 class BagSpec(KernelSpec):
-    """`mode` is "sum", "mean" or "max"; `weighted`: each index has a factor. `offsets` has one number more than there
-    are bags. Indices equal to `padding` are passed over."""
+    """Kernel of bags. `mode` is "sum", "mean" or "max"; `weighted`: each index has a factor. `offsets` has one number
+    more than there are bags. Indices equal to `padding` are skipped."""
 
     dtype: np.dtype[Any]
     index: np.dtype[Any]
@@ -118,7 +118,7 @@ def bag_call(
     padding: int,
     rule: IndexRule,
 ) -> Call:
-    """The launch for plain views; `found` has a row per bag."""
+    """Return the launch for plain views; `found` has a row per bag."""
     spec = BagSpec(table.type.dtype, index.type.dtype, mode, weights is not None, rule)
     words: dict[str, Argument] = {
         "y": y,

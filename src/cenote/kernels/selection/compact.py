@@ -1,4 +1,4 @@
-"""What a mask lets through, one behind the other: the elements themselves, or where they are.
+"""Selection by a mask, one element behind the other: the elements themselves, or their coordinates.
 
 Blocks of BLOCK elements are counted first; from the counts follows where each block's results begin, and the blocks are
 then written independently. A block writes between its own begin and end only, whatever the mask has become meanwhile.
@@ -27,18 +27,18 @@ from cenote.kernels.selection.order import each_bit
 
 BLOCK = 1 << 14  # elements
 GRAIN = 4
-AHEAD = 4096  # bytes that are asked for before they are read: half the time at any density
+AHEAD = 4096  # prefetch distance in bytes: half the time at any density
 
 
 def span(k: Kernel, block: Value) -> tuple[Value, Value]:
-    """The elements of a block."""
+    """Range of the elements of a block."""
     begin = block * BLOCK
     return begin, k.minimum(begin + BLOCK, k.number("size"))
 
 
 @dataclass(frozen=True)
 class CountMask(KernelSpec):
-    """Elements that are not zero, block by block. NaN is not zero."""
+    """Kernel that counts elements that are not zero, block by block. NaN is not zero."""
 
     dtype: np.dtype[Any]
 
@@ -67,7 +67,7 @@ class CountMask(KernelSpec):
 
 
 def is_set(k: Kernel, mask: Pointer, place: Value, lanes: int) -> Value:
-    """Which elements are not zero: by their bits, without the sign of a float's zero."""
+    """Bits of the elements that are not zero: tested by their bits, without the sign of a float's zero."""
     type = mask.element
     bits = mask.cast(bits_of(np.dtype(f"u{type.nbytes}"))).load(place, lanes)
     if type.is_float:
@@ -77,7 +77,7 @@ def is_set(k: Kernel, mask: Pointer, place: Value, lanes: int) -> Value:
 
 @dataclass(frozen=True)
 class Compact(KernelSpec):
-    """Elements of x where the mask holds. `offsets` has one number more than there are blocks."""
+    """Kernel of the elements of x where the mask holds. `offsets` has one number more than there are blocks."""
 
     dtype: np.dtype[Any]
 
@@ -113,7 +113,7 @@ class Compact(KernelSpec):
         return k
 
     def _put(self, k: Kernel, value: Value, at: Value, limit: Value) -> None:
-        """Junk lanes too, which the block's next store covers, but never past its end."""
+        """Store junk lanes too, which the block's next store covers, but never past its end."""
         with k.when(at + value.lanes <= limit):
             k.pointer("y").store(value, at)
         with k.when(at + value.lanes > limit):
@@ -122,7 +122,7 @@ class Compact(KernelSpec):
 
 @dataclass(frozen=True)
 class Coordinates(KernelSpec):
-    """The coordinates of what is not zero, `rank` of them, `axis_step` apart; elements are `step` apart."""
+    """Kernel of the coordinates of non-zero elements, `rank` of them, `axis_step` apart; elements are `step` apart."""
 
     dtype: np.dtype[Any]
     rank: int
@@ -169,21 +169,21 @@ def blocks_of(size: int) -> int:
 
 
 def count_call(mask: View, counts: View) -> Call:
-    """Counts of the blocks of a plain mask."""
+    """Return the call that counts the blocks of a plain mask."""
     size = mask.type.size
     words: dict[str, Argument] = {"counts": counts, "mask": mask, "size": size}
     return Call.named(CountMask(mask.type.dtype), words, blocks_of(size), GRAIN)
 
 
 def compact_call(x: View, mask: View, offsets: View, y: View) -> Call:
-    """Elements of plain x where a plain mask of as many bools holds."""
+    """Return the call that takes elements of plain x where a plain mask of as many bools holds."""
     size = x.type.size
     words: dict[str, Argument] = {"y": y, "x": x, "mask": mask, "offsets": offsets, "size": size}
     return Call.named(Compact(x.type.dtype), words, blocks_of(size), GRAIN)
 
 
 def coordinates_call(x: View, offsets: View, y: View, step: int, axis_step: Argument) -> Call:
-    """Coordinates in x of what is not zero."""
+    """Return the call that writes coordinates in x of non-zero elements."""
     spec = Coordinates(x.type.dtype, x.type.rank)
     words: dict[str, Argument] = {
         "y": y,

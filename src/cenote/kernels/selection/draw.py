@@ -1,10 +1,10 @@
-"""Classes drawn by their chances: for each row of logarithms of chances, some draws.
+"""Random classes by their probabilities: for each row of logarithms of probabilities, some draws.
 
 for row in begin .. end:                 emitted; an item is a row
     largest logarithm                    emitted
-    running sums of chances: scratch     emitted, float64
+    running sums of probabilities: scratch     emitted, float64
     for draw:                            emitted
-        y = how many sums are not above u * total, found by halving
+        y = number of sums that are not above u * total, found by bisection
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class DrawSpec(KernelSpec):
         return k
 
     def _class(self, k: Kernel, wanted: Value) -> Value:
-        """How many sums are not above, but at most the last class."""
+        """Find the number of sums that are not above, but at most the last class."""
         low, high = k.variable(k.integer(0)), k.variable(k.number("classes"))
         sums = k.scratch.cast(F64)
         for _ in k.range(0, 64):
@@ -78,7 +78,7 @@ def _wide(value: Value) -> Value:
 
 
 def draw_call(x: View, u: View, y: View) -> Call:
-    """The launch for dense x (rows, classes), u and y (rows, draws)."""
+    """Return the launch for dense x (rows, classes), u and y (rows, draws)."""
     (rows, classes), draws = x.shape, y.shape[1]
     words: dict[str, Argument] = {"y": y, "x": x, "u": u, "classes": classes, "draws": draws}
     grain = maximum(1, _WORK // maximum(1, classes + draws))

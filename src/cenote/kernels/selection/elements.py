@@ -33,12 +33,12 @@ from cenote.kernels.strided_axes import (
     position_count,
 )
 
-ITEM = 4096  # elements of an item, about
+ITEM = 4096  # approximate number of elements of an item
 
 
 @dataclass(frozen=True)
 class GatherElementsSpec(KernelSpec):
-    """`outer` axes outside of the rows."""
+    """Kernel of a gather with `outer` axes outside of the rows."""
 
     dtype: np.dtype[Any]
     index: np.dtype[Any]
@@ -78,12 +78,12 @@ class GatherElementsSpec(KernelSpec):
 
 
 def item_rows(shape: Sequence[int]) -> int:
-    """Rows of an item of gather_elements, for indices of that shape."""
+    """Number of rows of an item of gather_elements, for indices of that shape."""
     return maximum(1, ITEM // maximum(1, shape[-1]))
 
 
 def gather_elements_call(x: View, index: View, y: View, found: View, axis: int, rule: IndexRule) -> Call:
-    """The launch for plain views of one rank, at least 1."""
+    """Return the launch for plain views of one rank, at least 1."""
     shape, last = index.shape, len(index.shape) - 1
     strides = [0 if number == axis else stride for number, stride in enumerate(x.strides)]
     axes = joined_axes(shape[:-1], [strides[:-1]])
@@ -105,7 +105,7 @@ def gather_elements_call(x: View, index: View, y: View, found: View, axis: int, 
 
 
 def combined(k: Kernel, reduction: str, old: Value, new: Value) -> Value:
-    """What a place becomes. 16-bit floats are combined in float32 and rounded each time."""
+    """Combine a place's old and new value. 16-bit floats are combined in float32 and rounded each time."""
     if reduction == "none":
         return new
     type = old.type
@@ -141,7 +141,7 @@ class _Scatter(KernelSpec):
 
 @dataclass(frozen=True)
 class ScatterElementsSpec(_Scatter):
-    """`outer` axes outside of the one that is indexed and of the columns."""
+    """Kernel of a scatter with `outer` axes outside of the one that is indexed and of the columns."""
 
     outer: int
 
@@ -174,7 +174,7 @@ class ScatterElementsSpec(_Scatter):
 
 @dataclass(frozen=True)
 class Owned:
-    """How the updates of a scatter along an axis are cut, so that no two items hit one place: `axes` are the others
+    """Cut of the updates of a scatter along an axis, so that no two items write one place: `axes` are the others
     (extent, stride in y, stride in the indices), `columns` the last one where that is not the axis itself."""
 
     axes: list[tuple[int, list[int]]]
@@ -204,7 +204,7 @@ class Owned:
 def scatter_elements_call(
     index: View, updates: View, y: View, found: View, axis: int, reduction: str, rule: IndexRule
 ) -> Call:
-    """The launch that writes to y, which holds the data already."""
+    """Return the launch that writes to y, which holds the data already."""
     owned = Owned.of(y, index, axis)
     spec = ScatterElementsSpec(y.type.dtype, index.type.dtype, rule, reduction, len(owned.axes))
     words: dict[str, Argument] = {
@@ -226,7 +226,8 @@ def scatter_elements_call(
 
 @dataclass(frozen=True)
 class ScatterRows(_Scatter):
-    """Slices of `inner` elements at places of `depth` coordinates; an item is a block of the columns of all slices."""
+    """Kernel for slices of `inner` elements at places of `depth` coordinates; an item is a block of the columns of
+    all slices."""
 
     depth: int
 
@@ -257,7 +258,7 @@ class ScatterRows(_Scatter):
 
 
 def scatter_items(inner: int) -> tuple[int, int]:
-    """Items of a scatter of slices, and the columns of each."""
+    """Return the number of items of a scatter of slices, and the columns of each."""
     columns = minimum(maximum(1, inner), ITEM)
     return -(-inner // columns), columns
 
@@ -265,7 +266,7 @@ def scatter_items(inner: int) -> tuple[int, int]:
 def scatter_rows_call(
     index: View, updates: View, y: View, found: View, count: int, inner: int, reduction: str, rule: IndexRule
 ) -> Call:
-    """The launch that writes `count` slices to y, which holds the data already."""
+    """Return the launch that writes `count` slices to y, which holds the data already."""
     depth = index.shape[-1]
     spec = ScatterRows(y.type.dtype, index.type.dtype, rule, reduction, int(depth))
     items, columns = scatter_items(inner)

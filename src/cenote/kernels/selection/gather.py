@@ -35,13 +35,13 @@ from cenote.kernels.selection.indices import (
 ITEM_BYTES = 32 << 10  # of the rows that an item writes
 STREAMED = 32 << 20  # bytes of a result from which it is written past the caches,
 STREAMED_ROW = 256  # in rows of at least so many
-AHEAD = 2  # rows between the one that is copied and the one that is asked for
+AHEAD = 2  # rows between the one that is copied and the one that is prefetched
 
 
 @dataclass(frozen=True)
 class GatherRows(KernelSpec):
-    """`depth` coordinates per index; `single`: a row is one element; `batched`: there is more than one batch;
-    `streams`: rows of at least two vectors are written past the caches."""
+    """Kernel of a gather. `depth` coordinates per index; `single`: a row is one element; `batched`: there is more
+    than one batch; `streams`: rows of at least two vectors are written past the caches."""
 
     dtype: np.dtype[Any]
     index: np.dtype[Any]
@@ -98,7 +98,7 @@ class GatherRows(KernelSpec):
         return k
 
     def _later(self, k: Kernel, number: Value, last: Value) -> Pointer:
-        """Where the row some rows later most likely lies; its index is not followed, only asked for."""
+        """Return the likely address of the row some rows later; its index is not checked, only prefetched."""
         if self.batched or self.depth > 1:
             return k.pointer("x")
         index = k.pointer("index").load(k.minimum(number + AHEAD, last - 1)).to(I64)
@@ -107,7 +107,7 @@ class GatherRows(KernelSpec):
 
 @dataclass(frozen=True)
 class Rows:
-    """How a gather reads its memory: the data as (batches, *extents, inner), `count` indices per batch, which lie
+    """Layout of a gather's memory: the data as (batches, *extents, inner), `count` indices per batch, which lie
     `index_batch` numbers apart (0: all batches have the same)."""
 
     batches: int
@@ -128,7 +128,7 @@ class Rows:
 
 
 def gather_call(x: View, index: View, y: View, found: View, rows: Rows, rule: IndexRule) -> Call:
-    """The launch for plain views. `found` has a row per item."""
+    """Return the launch for plain views. `found` has a row per item."""
     depth = len(rows.extents)
     single = not is_size(rows.inner) and rows.inner == 1
     batched = is_size(rows.batches) or rows.batches != 1
@@ -158,7 +158,7 @@ def gather_call(x: View, index: View, y: View, found: View, rows: Rows, rule: In
 
 
 def steps_of(extents: Sequence[int], inner: int) -> list[int]:
-    """Elements from one place of an axis to the next."""
+    """Return the numbers of elements from one place of an axis to the next."""
     steps = [inner]
     for extent in reversed(extents[1:]):
         steps.insert(0, steps[0] * extent)

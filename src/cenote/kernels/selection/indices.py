@@ -1,4 +1,4 @@
-"""Indices that kernels follow: what one means, and how one that means nothing is noted.
+"""Indices that kernels follow: the meaning of one, and the notes of invalid ones.
 
 An index is read once, made a place within its axis, and followed only if that is valid. `found` has a row of
 WORDS words per item of work: 0 where all is well, else 1 + the number of the first bad index in the array of indices,
@@ -23,14 +23,14 @@ MODES = ("raise", "clip", "wrap", "zero")
 
 @dataclass(frozen=True)
 class IndexRule:
-    """What becomes of an index outside of its axis: noted ("raise"), moved to the nearest end ("clip"), taken modulo
-    the extent ("wrap"), or not followed ("zero"). `negative`: -1 is the last place, for "raise" and "zero"."""
+    """Treatment of an index outside of its axis: noted ("raise"), moved to the nearest end ("clip"), taken modulo the
+    extent ("wrap"), or not followed ("zero"). `negative`: -1 is the last place, for "raise" and "zero"."""
 
     mode: str = "raise"
     negative: bool = True
 
     def place(self, k: Kernel, index: Value, extent: Value) -> tuple[Value, Value]:
-        """The place that an index means, and whether there is one."""
+        """Return the place that an index means, and whether it is valid."""
         if self.mode == "clip":
             low = k.select(index < 0, k.integer(0), index)
             return k.select(low < extent, low, extent - 1), extent > 0
@@ -43,7 +43,7 @@ class IndexRule:
 
 
 class Noted:
-    """The row of `found` of one item of work."""
+    """Row of `found` of one item of work."""
 
     def __init__(self, k: Kernel, item: Value, rule: IndexRule) -> None:
         self.k, self.rule = k, rule
@@ -51,7 +51,7 @@ class Noted:
         self.row.store(k.integer(0))
 
     def note(self, valid: Value, number: Value, index: Value, extent: Value) -> None:
-        """Keep the first bad index, unless bad ones are passed over."""
+        """Note the first bad index, unless bad ones are ignored."""
         if self.rule.mode == "zero":
             return
         k = self.k
@@ -61,8 +61,8 @@ class Noted:
 
 
 def place_of(k: Kernel, noted: Noted, number: Value, depth: int) -> tuple[Value, Value]:
-    """The offset that the `depth` coordinates from number `number` on mean, by the words `extent_0`, `step_0` and so
-    on, and whether all of them are valid."""
+    """Return the offset that the `depth` coordinates from number `number` on mean, by the words `extent_0`, `step_0`
+    and so on, and whether all of them are valid."""
     offset, valid = k.integer(0), k.constant(BOOL, 1)
     for axis in range(depth):
         index = k.pointer("index").load(number + axis).to(I64)
@@ -74,17 +74,17 @@ def place_of(k: Kernel, noted: Noted, number: Value, depth: int) -> tuple[Value,
 
 
 def index_type(dtype: np.dtype[Any]) -> Scalar:
-    """int32 or int64."""
+    """Return int32 or int64 by the size."""
     return I32 if dtype.itemsize == 4 else I64
 
 
 def bits_of(dtype: np.dtype[Any]) -> Scalar:
-    """What elements that are only moved are moved as."""
+    """Return the type as which elements are moved that are only moved."""
     return {1: U8, 2: U16, 4: U32, 8: U64}[dtype.itemsize]
 
 
 def copy_row(k: Kernel, y: Pointer, x: Pointer, count: Value) -> None:
-    """`count` elements from x to y, in vectors; the last one of a longer row overlaps the one before."""
+    """Copy `count` elements from x to y, in vectors; the last one of a longer row overlaps the one before."""
     lanes = k.target.vector_bytes // x.element.nbytes
     whole = count // lanes * lanes
     for place in k.range(0, whole, lanes):
@@ -97,10 +97,11 @@ def copy_row(k: Kernel, y: Pointer, x: Pointer, count: Value) -> None:
 
 
 def stream_row(k: Kernel, y: Pointer, x: Pointer, count: Value, later: Pointer) -> None:
-    """`count` elements of 4 or 8 bytes, at least two vectors, from x to y past the caches. Meanwhile as many elements
-    of `later` are asked for: it may be any address.
+    """Copy `count` elements of 4 or 8 bytes, at least two vectors, from x to y past the caches. Meanwhile as many
+    elements of `later` are prefetched: it may be any address.
 
-    A line is written either past the caches or by plain stores, whole: lines that both write take 0.2 us each."""
+    A line is written either past the caches or by plain stores, whole: lines that both write take 0.2 us each.
+    """
     lanes = k.target.vector_bytes // x.element.nbytes
     past = k.misaligned(y, k.target.vector_bytes) // x.element.nbytes
     begin = (lanes - past) & (lanes - 1)
@@ -115,13 +116,13 @@ def stream_row(k: Kernel, y: Pointer, x: Pointer, count: Value, later: Pointer) 
 
 
 def fill_row(k: Kernel, y: Pointer, value: Value, count: Value) -> None:
-    """`count` elements of y, all one value. The inner vectors of long rows do not straddle lines, which would take a
-    tenth longer; of short ones the detour would."""
+    """Fill `count` elements of y with one value. The inner vectors of long rows do not straddle lines, which would
+    take a tenth longer; in short rows the detour would."""
     lanes = k.target.vector_bytes // y.element.nbytes
     many, long = k.splat(value, lanes), count >= ALIGNED * lanes
 
     def fill(done: Value) -> Value:
-        """Whole vectors from there on; where they end."""
+        """Fill whole vectors from a place on; returns the end."""
         for step in (FILLED * lanes, lanes):
             end = done + (count - done) // step * step
             for place in k.range(done, end, step):

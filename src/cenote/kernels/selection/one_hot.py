@@ -19,12 +19,13 @@ from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.selection.indices import IndexRule, Noted, bits_of, fill_row
 
-ITEM = 1 << 13  # elements of an item, about
+ITEM = 1 << 13  # approximate number of elements of an item
 
 
 @dataclass(frozen=True)
 class OneHotSpec(KernelSpec):
-    """`index` is the indices' type; `inner`: there are axes after the new one. `values` are off and on."""
+    """Kernel of one-hot tensors. `index` is the indices' type; `inner`: there are axes after the new one. `values`
+    are off and on."""
 
     dtype: np.dtype[Any]
     index: np.dtype[Any]
@@ -66,7 +67,7 @@ class OneHotSpec(KernelSpec):
         return place, valid
 
     def _across(self, k: Kernel, noted: Noted, row: Value, off: Value, on: Value) -> None:
-        """One class of a row of indices."""
+        """Fill one class of a row of indices."""
         outer, number = row // k.number("depth"), row % k.number("depth")
         y = k.pointer("y") + row * k.number("columns")
         for column in k.range(0, k.number("columns")):
@@ -75,7 +76,7 @@ class OneHotSpec(KernelSpec):
 
 
 def one_hot_rows(outer: int, depth: int, inner: int) -> tuple[int, int]:
-    """Rows of a one-hot tensor, and how many of them an item has."""
+    """Return the number of rows of a one-hot tensor, and of an item."""
     along = not is_size(inner) and inner == 1
     rows, width = (outer, depth) if along else (outer * depth, inner)
     return rows, maximum(1, ITEM // maximum(1, width))
@@ -84,7 +85,7 @@ def one_hot_rows(outer: int, depth: int, inner: int) -> tuple[int, int]:
 def one_hot_call(
     index: View, values: Argument, y: View, found: View, outer: int, depth: int, inner: int, rule: IndexRule
 ) -> Call:
-    """The launch that fills y (outer, depth, inner) from plain indices; `values` are off and on."""
+    """Return the launch that fills y (outer, depth, inner) from plain indices; `values` are off and on."""
     rows, step = one_hot_rows(outer, depth, inner)
     across = is_size(inner) or inner != 1
     spec = OneHotSpec(y.type.dtype, index.type.dtype, rule, across)

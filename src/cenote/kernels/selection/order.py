@@ -1,4 +1,4 @@
-"""The k best elements along an axis, best first, and where they are; with all of them it is a stable sort.
+"""The k best elements along an axis, best first, and their places; with all of them it is a stable sort.
 
     for item in begin .. end:                          emitted; an item is a row (a column is copied to scratch first)
         the first elements become records              as many as the buffer holds
@@ -41,12 +41,12 @@ LEAST = 256  # records of a buffer
 WIDE = 8  # elements that become records at once
 SPARE = 3  # times k: larger buffers are sorted less often, but hold more
 LONGEST = (1 << 31) - 1  # elements of an axis: places are kept in 32 bits
-AHEAD = 4096  # bytes that are asked for before they are read: rows of 400 kB take 0.7 of the time without
-ITEM = 1 << 15  # elements that a thread takes at once, about
+AHEAD = 4096  # prefetch distance in bytes: rows of 400 kB take 0.7 of the time without
+ITEM = 1 << 15  # approximate number of elements that a thread takes at once
 
 
 def key_of(k: Kernel, bits: Value, type: Scalar, descending: bool) -> Value:
-    """The unsigned number by which an element is ordered, from its bits."""
+    """Unsigned number by which an element is ordered, from its bits."""
     width = type.bits
     sign = 1 << (width - 1)
     key = bits
@@ -65,7 +65,7 @@ def key_of(k: Kernel, bits: Value, type: Scalar, descending: bool) -> Value:
 
 @dataclass(frozen=True)
 class OrderSpec(KernelSpec):
-    """`column`: the axis is not the last, so rows are gathered into scratch first."""
+    """Kernel of an order. `column`: the axis is not the last, so rows are gathered into scratch first."""
 
     dtype: np.dtype[Any]
     descending: bool
@@ -82,7 +82,7 @@ class OrderSpec(KernelSpec):
 
     @property
     def record(self) -> int:
-        """Words of a record."""
+        """Number of words of a record."""
         return 2 if self.dtype.itemsize == 8 else 1
 
     @property
@@ -119,7 +119,7 @@ class OrderSpec(KernelSpec):
         return k
 
     def _collect(self, k: Kernel, x: Pointer, buffer: Buffer, lanes: int) -> None:
-        """Records of all elements that can be among the best."""
+        """Collect records of all elements that can be among the best."""
         extent, capacity = k.number("extent"), k.number("capacity")
         begin = k.minimum(extent, capacity)
         several = WIDE if self.record == 1 else 1
@@ -152,13 +152,13 @@ class OrderSpec(KernelSpec):
         return key_of(k, x.load(place, lanes), Scalar.of(self.dtype), self.descending)
 
     def _take(self, k: Kernel, x: Pointer, place: Value, mask: Value, buffer: Buffer) -> None:
-        """The elements of a vector whose bits are set."""
+        """Append the elements of a vector whose bits are set."""
         for lane in each_bit(k, mask):
             buffer.append(self._key(k, x, place + lane), place + lane)
 
 
 def each_bit(k: Kernel, mask: Value) -> Iterator[Value]:
-    """An emitted loop over the bits that are set in a U64, from the lowest: their numbers."""
+    """Emit a loop over the bits that are set in a U64, from the lowest; yields their numbers."""
     left = k.variable(mask)
     k.declare("llvm.cttz.i64", "i64 (i64, i1 immarg)")
     for _ in k.range(0, k.intrinsic("ctpop", mask).bits(I64)):
@@ -168,13 +168,13 @@ def each_bit(k: Kernel, mask: Value) -> Iterator[Value]:
 
 
 def unsigned(bits: int) -> Scalar:
-    """A number of so many bits."""
+    """Return the type of unsigned numbers of so many bits."""
     return Scalar(f"u{bits}", "uint", bits, f"i{bits}")
 
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """Records at `records`, `other` as much memory to sort with, `count` of them."""
+    """Buffer of `count` records at `records`, with as much memory at `other` to sort with."""
 
     k: Kernel
     spec: OrderSpec
@@ -182,10 +182,10 @@ class Buffer:
     other: Cursor
     counts: Pointer
     count: Variable
-    keys: Callable[[Value], Value]  # of the elements at a place
+    keys: Callable[[Value], Value]  # keys of the elements at a place
 
     def append(self, key: Value, place: Value) -> None:
-        """A record, or one for each lane of the keys, which lie from `place` on."""
+        """Append a record, or one for each lane of the keys, whose places begin at `place`."""
         at, count = self.records.at, self.count.value
         if self.spec.record == 2:
             at.store(key.to(U64), count * 2)
@@ -198,13 +198,13 @@ class Buffer:
         self.count.value = count + key.lanes
 
     def place(self, number: Value) -> Value:
-        """Where along the axis a record's element is."""
+        """Place of a record's element along the axis."""
         if self.spec.record == 2:
             return self.records.at.load(number * 2 + 1).bits(I64)
         return (self.records.at.load(number) & 0xFFFFFFFF).bits(I64)
 
     def worst(self) -> Value:
-        """The key of the k-th best, once there are k in order."""
+        """Key of the k-th best, once there are k in order."""
         last = (self.k.number("count") - 1) * self.spec.record
         word = self.records.at.load(last)
         return (word >> 32 if self.spec.record == 1 else word).to(bits_of(self.spec.dtype))
@@ -233,8 +233,8 @@ class Buffer:
             self._by_radix(count)
 
     def _by_leading_bits(self, count: Value) -> None:
-        """Records of two words by a sort of one: 32 bits of the key and the place. Where these bits are equal too often
-        for keys that differ, by radix."""
+        """Sort records of two words by a sort of one: 32 bits of the key and the place. Where these bits are equal
+        too often for keys that differ, sort by radix."""
         k, pairs, records = self.k, self.records.at, self.other.at
         low, shift = leading_bits(k, pairs, count)
         for number in k.range(0, count):
@@ -257,7 +257,7 @@ class Buffer:
             self._by_radix(count)
 
     def _radix_of(self, source: Pointer, other: Pointer, count: Value, to: Pointer) -> None:
-        """Some of the records."""
+        """Sort some of the records by radix."""
         k = self.k
         part = Buffer(
             k, self.spec, k.cursor(source), k.cursor(other), self.counts, k.variable(count), self.keys
@@ -270,11 +270,11 @@ class Buffer:
                 to.store(sorted_at.load(number), number)
 
     def _by_counting(self, count: Value) -> None:
-        """Each record goes to the place that the number of smaller ones says."""
+        """Move each record to the place given by the number of smaller ones."""
         k, lanes = self.k, self.k.target.vector_bytes // 8
         records, other = self.records.at, self.other.at
         most = k.constant(U64, -1, lanes)
-        records.store(most, count)  # so that the last vector is whole
+        records.store(most, count)  # fills the last vector
         for number in k.range(0, count):
             record = records.load(number)
             before = k.variable(k.constant(I64, 0, lanes))
@@ -312,7 +312,7 @@ class Buffer:
                 self._pass(count, counts, each)
 
     def _pass(self, count: Value, counts: Pointer, each: int) -> None:
-        """Records in the order of one byte of their keys, otherwise as they were."""
+        """Sort records by one byte of their keys, otherwise in their old order."""
         k, words = self.k, self.spec.record
         total = k.variable(k.integer(0))
         for digit in k.range(0, RADIX):
@@ -332,21 +332,21 @@ class Buffer:
 
 
 def order_bytes(dtype: np.dtype[Any], extent: int, count: int, column: bool) -> int:
-    """Scratch memory that a thread needs."""
+    """Bytes of scratch memory that a thread needs."""
     words = 2 if dtype.itemsize == 8 else 1
     records = 2 * (capacity_of(extent, count) + FEW) * words * 8
     return dtype.itemsize * RADIX * 8 + records + (extent * dtype.itemsize if column else 0) + 64
 
 
 def capacity_of(extent: int, count: int) -> int:
-    """Records that a buffer holds, at least a vector of bytes more than k."""
+    """Number of records that a buffer holds, at least a vector of bytes more than k."""
     return minimum(extent, maximum(LEAST, SPARE * count))
 
 
 def order_call(
     x: View, y: View, places: View, outer: int, extent: int, columns: int, count: int, descending: bool
 ) -> Call:
-    """The launch for plain memory of (outer, extent, columns); `count` of the axis are wanted, at least 1."""
+    """Return the launch for plain memory of (outer, extent, columns); `count` of the axis are wanted, at least 1."""
     column = is_size(columns) or columns != 1
     spec = OrderSpec(x.type.dtype, descending, column, LEVELS)
     words: dict[str, Argument] = {

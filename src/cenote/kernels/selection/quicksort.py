@@ -1,13 +1,13 @@
-"""Records that all differ, in order: partitions by vectors, where lanes can be moved to the front in one instruction.
+"""Sort of records that all differ: partitions by vectors, where lanes can be moved to the front in one instruction.
 
     while segments are left:                                 emitted; the smaller one first
-        at most 32 records: each to the place that the number of smaller ones says, from registers
+        at most 32 records: each to the place given by the number of smaller ones, from registers
         else, for vector of the segment:                     emitted
             some to the front of where it lies, the others to the front of its room in the other memory
         a segment whose pivots have been poor for long is sorted otherwise
 
-A segment has its own place in the first memory, where its records go at last, and room for as many in the second. It
-lies in one of the two; what is below the pivot goes to the first, the rest to the second.
+A segment has its own place in the first memory, which its records reach in the end, and room for as many in the
+second. It lies in one of the two; records below the pivot go to the first, the rest to the second.
 
 A million float32 take 20 ms, int32 19.5 with their places; by radix 28 to 32 and 39 (AVX-512, one thread): its passes
 write to 256 places at once, and most of the time wait for them.
@@ -25,12 +25,12 @@ from cenote.kernels.lanes import compressed, set_bits
 
 SMALL = 32  # records that fit four registers
 LEVELS = 2  # times as deep as even partitions are: then a segment is sorted otherwise
-MOVES = 8  # of a record on the average, by insertion, that are fewer than those of a radix sort
-_DEEPEST = 48  # segments that wait: of two the larger one does, so each is at most half of the one below
+MOVES = 8  # average moves of a record by insertion that are fewer than those of a radix sort
+_DEEPEST = 48  # segments on the stack: of two the larger one waits, so each is at most half of the one below
 _LANES = 8
 
 Otherwise = Callable[[Pointer, Pointer, Value, Pointer], None]
-"""Sorts so many records at one of two places of as much memory, and puts them at the last."""
+"""Function that sorts so many records at one of two places of as much memory, and puts them at the last."""
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def looping(k: Kernel, condition: Callable[[], Value]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Quicksort:
-    """Sorts the U64 at `records`, with as much memory at `other`; SMALL more may be read behind both."""
+    """Sort of the U64 at `records`, with as much memory at `other`; SMALL more may be read behind both."""
 
     k: Kernel
     records: Pointer
@@ -57,7 +57,7 @@ class Quicksort:
     levels: int = LEVELS
 
     def sort(self, count: Value) -> None:
-        """So many, in place."""
+        """Sort so many records in place."""
         k = self.k
         stack = Pointer(k, I64, k.stack_slot(f"[{4 * _DEEPEST} x i64]"))
         window = Pointer(k, U64, k.stack_slot(f"[{SMALL} x i64]"))
@@ -99,7 +99,7 @@ class Quicksort:
         return Pointer(self.k, U64, self.k.assign(text, I64, 1).text)
 
     def _small(self, source: Pointer, to: Pointer, count: Value, window: Pointer) -> None:
-        """Few records: the window holds them once more, so that they may go where they came from."""
+        """Sort few records: the window holds them once more, so that they may go back to their own place."""
         k = self.k
         vectors = [source.load(at, _LANES) for at in range(0, SMALL, _LANES)]
         for at, vector in enumerate(vectors):
@@ -111,8 +111,8 @@ class Quicksort:
             to.store(record, k.intrinsic("ctpop", smaller & there).bits(I64))
 
     def _parted(self, source: Pointer, room: Pointer, count: Value, in_second: Value) -> Value:
-        """Records on one side of a pivot to the front of the room, the others to the front of the source: those below
-        stay in the first memory or go there. How many are below: not all, and at least one."""
+        """Move records on one side of a pivot to the front of the room, the others to the front of the source: those
+        below stay in the first memory or go there. Returns how many are below: not all, and at least one."""
         k = self.k
         pivot = self._pivot(source, count)
         stayed, gone = k.variable(k.integer(0)), k.variable(k.integer(0))
@@ -121,7 +121,7 @@ class Quicksort:
             vector = source.load(at, _LANES)
             stays = (vector < k.splat(pivot, _LANES)) ^ k.splat(in_second, _LANES)
             number = k.intrinsic("ctpop", set_bits(k, stays)).bits(I64)
-            # Junk behind the lanes that count falls where the vector came from, or into free room.
+            # Junk behind the lanes that count falls on the vector's old place, or into free room.
             source.store(compressed(k, vector, stays), stayed.value)
             room.store(compressed(k, vector, ~stays), gone.value)
             stayed.value = stayed.value + number
@@ -138,7 +138,7 @@ class Quicksort:
         return k.select(in_second, gone.value, stayed.value)
 
     def _pivot(self, source: Pointer, count: Value) -> Value:
-        """The median of three medians of three."""
+        """Return the median of three medians of three."""
         step = count >> 3
         records = [source.load(step * at if at < 8 else count - 1) for at in range(9)]
         medians = [self._median(*records[at::3]) for at in range(3)]
@@ -150,7 +150,8 @@ class Quicksort:
 
 
 def leading_bits(k: Kernel, pairs: Pointer, count: Value) -> tuple[Value, Value]:
-    """The lowest key of pairs (key, place), and by how many bits the difference to the highest is longer than 32."""
+    """Return the lowest key of pairs (key, place), and by how many bits the difference to the highest is longer than
+    32."""
     lanes, whole = _LANES, count * 2 & -_LANES
     states = {
         "minimum": k.variable(k.constant(U64, -1, lanes)),
@@ -172,7 +173,7 @@ def leading_bits(k: Kernel, pairs: Pointer, count: Value) -> tuple[Value, Value]
 
 
 def insert(k: Kernel, pairs: Pointer, count: Value) -> Value:
-    """Pairs that are almost in order put in order, unless that takes too long: then not 0."""
+    """Sort pairs that are almost in order, unless that takes too long; returns not 0 then."""
     most, moves = count * MOVES, k.variable(k.integer(0))
     for number in k.range(1, count):
         key = pairs.load(number * 2)
@@ -182,7 +183,7 @@ def insert(k: Kernel, pairs: Pointer, count: Value) -> Value:
 
 
 def _moved_down(k: Kernel, pairs: Pointer, number: Value, key: Value) -> Value:
-    """One pair put before those with larger keys; where it is then."""
+    """Move one pair before those with larger keys; returns its new place."""
     place, at = pairs.load(number * 2 + 1), k.variable(number)
 
     def below() -> Value:

@@ -25,7 +25,7 @@ SPARE = 16  # boxes more than there are, so that the last vector is whole
 
 @dataclass(frozen=True)
 class Suppress(KernelSpec):
-    """One item does all: the order matters."""
+    """Kernel of one item: the order matters."""
 
     dtype: np.dtype[Any]
 
@@ -71,7 +71,7 @@ class Suppress(KernelSpec):
         return k
 
     def _overlaps(self, k: Kernel, box: list[Value], at: Value, stride: Value, lanes: int) -> Value:
-        """Intersection over union with some kept boxes."""
+        """Compute intersection over union with some kept boxes."""
         kept = [k.pointer("kept").load(stride * part + at, lanes) for part in range(PARTS)]
         mine = [k.splat(value, lanes) for value in box]
         zero = k.constant(mine[0].type, 0.0, lanes)
@@ -87,9 +87,9 @@ class Suppress(KernelSpec):
 def suppress_call(
     boxes: View, order: View, y: View, count: View, kept: View, most: int, threshold: float
 ) -> Call:
-    """The launch for plain boxes (n, 4); `order` names them from the best score on. Keeps `most` at most."""
+    """Return the launch for plain boxes (n, 4); `order` names them from the best score on. At most `most` are kept."""
     limit = boxes.type.dtype.type(threshold)
-    if limit > threshold:  # so that no overlap lies between the threshold and what stands for it
+    if limit > threshold:  # so that no overlap lies between the threshold and its substitute
         limit = np.nextafter(limit, boxes.type.dtype.type(-np.inf))
     words: dict[str, Argument] = {
         "y": y,

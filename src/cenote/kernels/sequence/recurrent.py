@@ -29,24 +29,24 @@ from cenote.kernels.partial_sums import FAST_TERMS
 
 GATES = {"rnn": 1, "gru": 3, "gru_after": 3, "lstm": 4}
 ROWS = 4  # most samples of an item: each weight that is loaded serves all of them
-_SUMS = 8  # vectors of sums at a time, about: as many as hide the latency of a multiply-add
+_SUMS = 8  # approximate number of vectors of sums at a time: as many as hide the latency of a multiply-add
 STATES = {"rnn": 2, "gru": 4, "gru_after": 2, "lstm": 3}  # vectors of a state's size in scratch, per sample
 
 
 def phases_of(cell: str) -> tuple[tuple[int, ...], ...]:
-    """The gates whose products a step computes together. A plain GRU's candidate needs the reset gate first."""
+    """Return the gates whose products a step computes together. A plain GRU's candidate needs the reset gate first."""
     return ((0, 1), (2,)) if cell == "gru" else (tuple(range(GATES[cell])),)
 
 
 def units_of(gates: int, rows: int, blocks: int) -> int:
-    """Vectors of hidden units that go together: a divisor of all of them."""
+    """Return the number of vectors of hidden units that go together: a divisor of all of them."""
     most = max(1, _SUMS // (gates * rows))
     return max(units for units in range(1, min(most, blocks) + 1) if blocks % units == 0)
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How recurrent weights (directions, gates * hidden, hidden) lie for the kernel.
+    """Layout of recurrent weights (directions, gates * hidden, hidden) for the kernel.
 
     Per direction and phase: [group][hidden][gate][unit][lane]; lanes past the last hidden unit hold zeros.
     """
@@ -62,7 +62,7 @@ class Packing:
 
     @property
     def width(self) -> int:
-        """Elements of a state in scratch."""
+        """Number of elements of a state in scratch."""
         return self.blocks * self.lanes
 
     @property
@@ -71,11 +71,11 @@ class Packing:
 
     @property
     def size(self) -> int:
-        """Elements of one direction."""
+        """Number of elements of one direction."""
         return GATES[self.cell] * self.width * self.hidden
 
     def pack(self, r: Array) -> Array:
-        """Constant weights, packed."""
+        """Pack constant weights."""
         gates, size = GATES[self.cell], self.hidden
         filled = np.zeros((len(r), gates, self.width, size), np.float32)
         filled[:, :, :size] = r.reshape(len(r), gates, size, size)
@@ -89,7 +89,7 @@ class Packing:
 
 @dataclass(frozen=True)
 class PackRecurrent(KernelSpec):
-    """Packs weights that are known only when the program runs; an item is a group of a phase of a direction."""
+    """Kernel that packs weights known only when the program runs; an item is a group of a phase of a direction."""
 
     chosen: tuple[int, ...]
     units: int
@@ -124,9 +124,10 @@ class PackRecurrent(KernelSpec):
 
 @dataclass(frozen=True)
 class RecurrentSpec(KernelSpec):
-    """A cell with its activations. `first`: states (and an LSTM's cells) are given; `last`: how many last states are
-    wanted; `ragged`: the hidden size is no multiple of the lanes; `lengths`: samples end on their own, and
-    `wide_lengths`: as int64, not int32."""
+    """Kernel of a cell with its activations. `first`: states (and an LSTM's cells) are given; `last`: how many last
+    states are wanted; `ragged`: the hidden size is no multiple of the lanes; `lengths`: samples have lengths of their
+    own, and `wide_lengths`: as int64, not int32.
+    """
 
     cell: str
     activations: tuple[Activation, ...]
@@ -176,7 +177,7 @@ STATE_NAMES = ("first_h", "first_c", "last_h", "last_c")
 
 
 class _Sweep:
-    """One item: a direction of a few samples, through all steps."""
+    """Emitter of one item: a direction of a few samples, through all steps."""
 
     def __init__(self, spec: RecurrentSpec, k: Kernel, item: Value) -> None:
         self.spec, self.k, self.lanes = spec, k, k.target.lanes()
@@ -217,7 +218,7 @@ class _Sweep:
                     self._state(name, row).store(value, column, mask)
 
     def _state(self, name: str, row: int) -> Pointer:
-        """A sample's state in memory of the program."""
+        """Address of a sample's state in memory of the program."""
         k = self.k
         offset = self.direction * k.number(f"{name}_direction") + self.samples[row] * k.number(
             f"{name}_batch"
@@ -225,13 +226,13 @@ class _Sweep:
         return k.pointer(name) + offset
 
     def _start(self) -> None:
-        """First states into scratch; lengths, which are noted where they are out of range."""
+        """Copy first states into scratch; load lengths, which are noted where they are out of range."""
         k, spec = self.k, self.spec
         places = (self.states, self.extra[0]) if spec.cell == "lstm" else (self.states,)
-        for given, name, place in zip(spec.first, STATE_NAMES, places, strict=False):
+        for is_given, name, place in zip(spec.first, STATE_NAMES, places, strict=False):
             for column, row, mask in self._blocks():
                 value = k.constant(F32, 0.0, self.lanes)
-                if given:
+                if is_given:
                     value = self._state(name, row).load(column, self.lanes, mask)
                 (place + self.width * row + column).store(value)
         if not spec.lengths:
@@ -244,19 +245,19 @@ class _Sweep:
             noted.store(length, 1)
 
     def _blocks(self) -> Iterator[tuple[Value, int, Value | None]]:
-        """For each vector of hidden units (emitted) and sample (unrolled): where it starts, and its mask."""
+        """Yield for each vector of hidden units (emitted) and sample (unrolled) its begin and its mask."""
         for column in self.k.range(0, self.width, self.lanes):
             mask = self.mask(column)
             for row in range(self.spec.rows):
                 yield column, row, mask
 
     def mask(self, column: Value) -> Value | None:
-        """The lanes of hidden units from a column on; None where all are."""
+        """Mask of the lanes of hidden units from a column on; None where all are."""
         return self.k.tail_mask(self.hidden - column, self.lanes) if self.spec.ragged else None
 
 
 class _Moment:
-    """One step of one item."""
+    """Emitter of one step of one item."""
 
     def __init__(
         self, sweep: _Sweep, time: Value, now: Pointer, new: Pointer, running: Sequence[Value]
@@ -288,7 +289,7 @@ class _Moment:
             before = sweep.hidden * sweep.width * len(chosen)
 
     def _products(self, weights: Pointer, state: Pointer, vectors: int) -> list[list[Value]]:
-        """Sums over the state, per vector of the group and sample, in chains of at most FAST_TERMS."""
+        """Sum over the state, per vector of the group and sample, in chains of at most FAST_TERMS."""
         k, rows, hidden = self.k, range(self.spec.rows), self.sweep.hidden
         zero = k.constant(F32, 0.0, self.lanes)
         sums = [[k.variable(zero) for _ in rows] for _ in range(vectors)]
@@ -309,7 +310,7 @@ class _Moment:
 
 
 class _Cell:
-    """One vector of hidden units of one sample at one step."""
+    """Emitter of one vector of hidden units of one sample at one step."""
 
     def __init__(self, moment: _Moment, column: Value, row: int, mask: Value | None) -> None:
         self.moment, self.sweep, self.k, self.spec = moment, moment.sweep, moment.k, moment.spec
@@ -335,7 +336,7 @@ class _Cell:
             self._mix(update, self._apply(1, self._input(2) + self._state_bias(sums[0], 2)))
 
     def _gates(self, sums: list[Value]) -> list[Value]:
-        """A GRU's update and reset gate."""
+        """Compute a GRU's update and reset gate."""
         return [self._apply(0, self._input(gate) + self._state_bias(sums[gate], gate)) for gate in (0, 1)]
 
     def _mix(self, update: Value, fresh: Value) -> None:
@@ -353,13 +354,13 @@ class _Cell:
         self._finish(shown * spec.activations[2].emit(self.k, cell))  # not clipped, as in ONNX Runtime
 
     def _through(self, total: Value, hole: int, cell: Value) -> Value:
-        """With what comes from the cell through a peephole."""
+        """Add the cell's contribution through a peephole."""
         if not self.spec.peepholes:
             return total
         return total + self._parameter(self.sweep.holes, hole) * cell
 
     def _finish(self, state: Value) -> None:
-        """The new state, to scratch and to the output: zeros past the end of a sample."""
+        """Store the new state to scratch and to the output: zeros past the end of a sample."""
         k, shown = self.k, state
         if self.moment.running:
             zero = k.constant(F32, 0.0, self.lanes)
@@ -379,7 +380,8 @@ class _Cell:
         return states + self.sweep.width * self.row + self.column
 
     def _input(self, gate: int) -> Value:
-        """The input's product and its bias. Lanes past the last unit hold what lies behind: nobody looks at them."""
+        """Load the input's product and add its bias. Lanes past the last unit hold unrelated data: nothing reads
+        them."""
         value = (self.moment.inputs[self.row] + self.hidden * gate).load(self.column, self.lanes)
         return value + self._parameter(self.sweep.biases, gate) if self.spec.biased else value
 
@@ -392,7 +394,7 @@ class _Cell:
         return (source + self.hidden * index).load(self.column, self.lanes, self.mask)
 
     def _apply(self, index: int, value: Value) -> Value:
-        """A gate's activation, after clipping."""
+        """Apply a gate's activation, after clipping."""
         if self.spec.clip > 0:
             value = clamp(self.k, value, -self.spec.clip, self.spec.clip)
         return self.spec.activations[index].emit(self.k, value)

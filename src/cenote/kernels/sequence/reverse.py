@@ -22,8 +22,8 @@ _WORK = 1 << 15  # elements of a piece of work
 
 @dataclass(frozen=True)
 class ReverseSpec(KernelSpec):
-    """Elements of so many bytes. Lengths out of range are noted, per item: whether, and which; the row is copied from
-    its own place."""
+    """Kernel that moves rows of elements of so many bytes. Lengths out of range are noted, per item: whether, and
+    which; the row is then copied from its own place."""
 
     element: Scalar
 
@@ -52,7 +52,7 @@ class ReverseSpec(KernelSpec):
 
 
 def reverse_call(x: View, lengths: View, y: View, found: View, batch_axis: int) -> Call:
-    """The launch for dense x and y, whose first two axes are time and the batch."""
+    """Return the launch for dense x and y, whose first two axes are time and the batch."""
     steps, batch, row = x.shape[1 - batch_axis], x.shape[batch_axis], prod(x.shape[2:])
     words: dict[str, Argument] = {
         "y": y,

@@ -1,4 +1,4 @@
-"""Rotary positions: pairs of the features of each head turned by the angle of their place.
+"""Rotary positions: pairs of the features of each head are rotated by the angle of their place.
 
 for item in begin .. end:                emitted; an item is one place of one sample
     row of the tables                    the place's own, or by its position
@@ -29,7 +29,7 @@ RULE = IndexRule()
 
 @dataclass(frozen=True)
 class RotarySpec(KernelSpec):
-    """`position` is the type of positions, None where tables have a row for each place."""
+    """Kernel of rotary positions. `position` is the type of positions, None where tables have a row for each place."""
 
     dtype: np.dtype[Any]
     interleaved: bool
@@ -112,7 +112,7 @@ def rotary_call(
     half: int,
     interleaved: bool,
 ) -> Call:
-    """The launch for dense x: (batch, heads, length, size), or of three axes (batch, length, heads * size)."""
+    """Return the launch for dense x: (batch, heads, length, size), or of three axes (batch, length, heads * size)."""
     flat = len(x.shape) == 3
     length, size = (x.shape[1], x.shape[2] // heads) if flat else x.shape[2:]
     spec = RotarySpec(x.type.dtype, interleaved, None if positions is None else positions.type.dtype)
