@@ -67,8 +67,8 @@ def joined_groups(shape: ConvShape, lanes: int) -> int:
 def merge_groups(shape: ConvShape, weights: Array, lanes: int) -> tuple[ConvShape, Array]:
     """Join neighbouring groups, with zeros between them, until a group fills whole vectors.
 
-    Costs a factor of the groups joined; with 4 channels per group that is 2 on 8 lanes. An infinity or NaN of one group
-    times these zeros is NaN in the others: `groups_apart` and `depthwise` keep it where it belongs.
+    The cost is a factor of the number of groups joined; with 4 channels per group that is 2 on 8 lanes. An infinity or
+    NaN of one group times these zeros is NaN in the others: `groups_apart` and `depthwise` keep it in its group.
     """
     joined = joined_groups(shape, lanes)
     if joined == 1:
