@@ -1,1 +1,1 @@
-"""Keras models (.keras, .h5) without Keras."""
+"""Reader of Keras models (.keras, .h5), without Keras."""

@@ -1,4 +1,4 @@
-"""Keras's activations: those that layers name, and layers that are nothing else."""
+"""Keras's activations: those that layers name, and layers that consist of one."""
 
 from __future__ import annotations
 
@@ -42,9 +42,18 @@ ACTIVATIONS: Mapping[str, Apply] = {
     **{
         name: _plain(op)
         for name, op in {
-            "relu": "Relu", "elu": "Elu", "selu": "Selu", "celu": "Celu", "softplus": "Softplus",
-            "softsign": "Softsign", "tanh": "Tanh", "sigmoid": "Sigmoid", "exponential": "Exp", "mish": "Mish",
-            "hard_silu": "HardSwish", "hard_swish": "HardSwish",
+            "relu": "Relu",
+            "elu": "Elu",
+            "selu": "Selu",
+            "celu": "Celu",
+            "softplus": "Softplus",
+            "softsign": "Softsign",
+            "tanh": "Tanh",
+            "sigmoid": "Sigmoid",
+            "exponential": "Exp",
+            "mish": "Mish",
+            "hard_silu": "HardSwish",
+            "hard_swish": "HardSwish",
         }.items()
     },
     "relu6": clipped(0.0, 6.0),
@@ -57,22 +66,24 @@ ACTIVATIONS: Mapping[str, Apply] = {
     "log_softmax": _plain("LogSoftmax", axis=-1),
     "log_sigmoid": _log_sigmoid,
     "tanh_shrink": _tanh_shrink,
-}  # fmt: skip
+}
 
 
 def activation_of(spec: Any, version: int) -> Apply | None:
-    """What an activation of a configuration does; None for nothing.
+    """Return the function of a configuration's activation; None for the identity.
 
-    Raises UnsupportedError for one that is not known.
+    Raises UnsupportedError for an unknown one.
     """
-    if isinstance(spec, dict):  # a function, or a layer, that is registered under a name
+    if isinstance(spec, dict):
+        # A function, or a layer, that is registered under a name.
         inner = spec.get("config")
         spec = inner if isinstance(inner, str) else inner.get("name") if isinstance(inner, dict) else spec
         if spec not in ACTIVATIONS and spec not in ("linear", "hard_sigmoid"):
             raise UnsupportedError(f"the activation {spec!r:.80} is not supported")
     if spec in (None, "linear"):
         return None
-    if spec == "hard_sigmoid":  # another one since Keras 3
+    if spec == "hard_sigmoid":
+        # Keras 3 changed its definition.
         return _plain("HardSigmoid", alpha=1 / 6 if version >= 3 else 0.2, beta=0.5)
     if not isinstance(spec, str) or spec not in ACTIVATIONS:
         raise UnsupportedError(f"the activation {spec!r:.80} is not supported")
@@ -80,7 +91,8 @@ def activation_of(spec: Any, version: int) -> Apply | None:
 
 
 def activated(call: Call, make: Callable[[str], str]) -> str:
-    """What `make` gives under a name, through the activation of the layer."""
+    """Return the result of `make`, with the layer's activation applied. `make` is called with the name of its
+    value."""
     apply = activation_of(call.layer.config.get("activation"), call.layer.version)
     if apply is None:
         return make(call.name)
@@ -93,15 +105,16 @@ def _activation(call: Call) -> str:
 
 
 def _first_of(call: Call, names: tuple[str, ...], default: float) -> float:
-    """A number that versions of Keras name differently, and may keep as an array."""
+    """Return a number that versions of Keras name differently, and may store as an array."""
     for name in names:
-        found = call.layer.config.get(name)
-        if isinstance(found, dict):  # {"type": "ndarray", "value": ...}
-            found = found.get("value")
-        if isinstance(found, int | float):
-            return float(found)
-        if found is not None:
-            raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
+        number = call.layer.config.get(name)
+        if isinstance(number, dict):
+            # {"type": "ndarray", "value": ...}
+            number = number.get("value")
+        if isinstance(number, int | float):
+            return float(number)
+        if number is not None:
+            raise ModelError(f"'{name}' of the configuration is {number!r:.80}")
     return default
 
 

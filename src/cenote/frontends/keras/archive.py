@@ -1,7 +1,7 @@
 """Keras files: a configuration in JSON and arrays in HDF5, either both in an HDF5 file or beside each other in a zip.
 
-Only what lies in the file itself is read: HDF5's links to other files, arrays kept in other files and arrays larger
-than what the file holds of them are refused. Nothing is executed.
+Only the content of the file itself is read: HDF5's links to other files, arrays kept in other files and arrays of
+which the file holds fewer bytes than they have are refused. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,32 @@ from cenote.frontends.wire import Source
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
-_MOST_CONFIG = 64 << 20  # bytes
-_BAD_FILE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError,
-             NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error)  # fmt: skip
+# Bytes.
+_MOST_CONFIG = 64 << 20
+_BAD_FILE = (
+    OSError,
+    RuntimeError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    NotImplementedError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class Stored(Protocol):
-    """Where the arrays of a layer, or of the layers of a model, are kept."""
+    """Stored arrays of a layer, or of the layers of a model."""
 
     def child(self, kind: str, name: str) -> Stored:
-        """Of a model's next layer, of a class and a name."""
+        """Return those of a model's next layer, which has this class and name."""
 
     def arrays(self) -> Sequence[Any]:
-        """The layer's arrays in its order, as HDF5 has them."""
+        """Return the layer's arrays in its order, as objects of HDF5."""
 
 
 class SourceFile(io.RawIOBase):
@@ -67,9 +80,9 @@ class SourceFile(io.RawIOBase):
 
 @contextlib.contextmanager
 def opened(source: Source) -> Iterator[tuple[Mapping[str, Any], str, Stored]]:
-    """A file's configuration of the model, the version of Keras that wrote it, and its arrays.
+    """Yield a file's configuration of the model, the version of Keras that wrote it, and its arrays.
 
-    Raises ModelError for what is no Keras model, UnsupportedError where h5py is not installed.
+    Raises ModelError for a file that is no Keras model, UnsupportedError where h5py is not installed.
     """
     try:
         import h5py
@@ -131,19 +144,19 @@ def _text(content: Any) -> str:
 
 def _json(text: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        config = json.loads(text)
     except RecursionError:
         raise ModelError("the configuration is nested too deeply") from None
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         raise ModelError("the configuration is no object of JSON")
-    return found
+    return config
 
 
 # ---- arrays ---------------------------------------------------------------------------------------------------------
 
 
 def content_of(dataset: Any, what: str) -> Array:
-    """An array of the file."""
+    """Return an array of the file."""
     import h5py
 
     if not isinstance(dataset, h5py.Dataset):
@@ -153,28 +166,30 @@ def content_of(dataset: Any, what: str) -> Array:
     if dataset.dtype.kind not in "fiub":
         raise UnsupportedError(f"{what} has elements of type {dataset.dtype}")
     if dataset.id.get_storage_size() != dataset.nbytes:
-        raise UnsupportedError(f"{what} is compressed or incomplete: {dataset.nbytes} bytes of which "
-                               f"{dataset.id.get_storage_size()} are stored")  # fmt: skip
+        raise UnsupportedError(
+            f"{what} is compressed or incomplete: {dataset.nbytes} bytes of which "
+            f"{dataset.id.get_storage_size()} are stored"
+        )
     return np.asarray(dataset[()])
 
 
 def _group(parent: Any, path: str) -> Any:
-    """What lies in a group under a path; None where nothing does. Links are not followed."""
+    """Return the object in a group under a path; None where there is none. Links are not followed."""
     import h5py
 
-    found = parent
+    item = parent
     for part in filter(None, path.split("/")):
-        link = found.get(part, getlink=True) if isinstance(found, h5py.Group) else None
+        link = item.get(part, getlink=True) if isinstance(item, h5py.Group) else None
         if link is None:
             return None
         if not isinstance(link, h5py.HardLink):
             raise ModelError(f"'{path}' is a link, which is not followed")
-        found = found[part]
-    return found
+        item = item[part]
+    return item
 
 
 class ByOrder:
-    """Arrays as .keras files have them: a group per layer, named by its class and counted among those of its model."""
+    """Arrays of .keras files: a group per layer, named by its class and counted among those of its model."""
 
     def __init__(self, group: Any) -> None:
         self.group = group
@@ -185,14 +200,15 @@ class ByOrder:
         stem = re.sub(r"([a-z])([A-Z])", r"\1_\2", stem).lower()
         count = self.counts.get(stem, 0)
         self.counts[stem] = count + 1
-        for folder in ("layers", "_layer_checkpoint_dependencies"):  # the latter of Keras 2
-            found = (
+        # The second folder is that of Keras 2.
+        for folder in ("layers", "_layer_checkpoint_dependencies"):
+            group = (
                 None
                 if self.group is None
                 else _group(self.group, f"{folder}/{stem}" + (f"_{count}" if count else ""))
             )
-            if found is not None:
-                return ByOrder(found)
+            if group is not None:
+                return ByOrder(group)
         return ByOrder(None)
 
     def arrays(self) -> Sequence[Any]:
@@ -205,8 +221,8 @@ class ByOrder:
 
 
 class ByName:
-    """Arrays as .h5 files have them: a group per layer of the outermost model, those of models in it all in one list,
-    in which a layer's are told by the name before the last."""
+    """Arrays of .h5 files: a group per layer of the outermost model. Those of models in it are all in one list, in
+    which a layer's are identified by the name before the last."""
 
     def __init__(self, group: Any, outer: bool = True, layer: str = "") -> None:
         self.group, self.outer, self.layer = group, outer, layer

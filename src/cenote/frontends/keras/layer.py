@@ -1,4 +1,4 @@
-"""A layer of a Keras model and one call of it: what decoders work on."""
+"""A layer of a Keras model and one call of it: the input of decoders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOAT = np.dtype(np.float32)
 
 @dataclass(frozen=True)
 class Value:
-    """A value of the graph in the making; `rank` counts all axes."""
+    """A value of the graph under construction; `rank` counts all axes."""
 
     name: str
     rank: int
@@ -28,21 +28,23 @@ class Value:
 
 @dataclass
 class Layer:
-    """A layer as the file has it, whatever the number of its calls."""
+    """A layer of the file, whatever the number of its calls."""
 
     kind: str
     name: str
     config: Mapping[str, Any]
     stored: Stored
-    version: int  # of Keras
-    weights: dict[int, str] = field(default_factory=dict)  # constants that its arrays have become
+    # Version of Keras.
+    version: int
+    # Constants of its arrays, by the arrays' indices.
+    weights: dict[int, str] = field(default_factory=dict)
 
     def get(self, name: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
-        """An entry of the configuration. Raises ModelError where it is missing or of another type."""
-        found = self.config.get(name, default)
-        if (isinstance(found, bool) and kind is not bool) or not isinstance(found, kind):
-            raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
-        return found
+        """Return an entry of the configuration. Raises ModelError where it is missing or of another type."""
+        entry = self.config.get(name, default)
+        if (isinstance(entry, bool) and kind is not bool) or not isinstance(entry, kind):
+            raise ModelError(f"'{name}' of the configuration is {entry!r:.80}")
+        return entry
 
     def flag(self, name: str, default: bool) -> bool:
         return bool(self.get(name, bool, default))
@@ -57,32 +59,32 @@ class Layer:
         return str(self.get(name, str, default))
 
     def integers(self, name: str, count: int = 0, default: Any = None) -> tuple[int, ...]:
-        """A list of integers; one number stands for `count` equal ones."""
-        found = self.config.get(name, default)
-        every = [found] * max(count, 1) if isinstance(found, int) else found
+        """Return a list of integers; one number stands for `count` equal ones."""
+        entry = self.config.get(name, default)
+        every = [entry] * max(count, 1) if isinstance(entry, int) else entry
         if not isinstance(every, list | tuple) or not all(type(each) is int for each in every):
-            raise ModelError(f"'{name}' of the configuration is {found!r:.80}, not integers")
+            raise ModelError(f"'{name}' of the configuration is {entry!r:.80}, not integers")
         if count and len(every) != count:
             raise ModelError(f"'{name}' has {len(every)} numbers, not {count}")
         return tuple(every)
 
     def pairs(self, name: str, count: int) -> list[tuple[int, int]]:
-        """(begin, end) for each of `count` axes: given so, or a number per axis, or one for all."""
-        found = self.config.get(name)
-        if count == 1 and isinstance(found, list) and len(found) == 2 and type(found[0]) is int:
-            found = [found]
-        every = [found] * count if isinstance(found, int) else found
+        """Return (begin, end) for each of `count` axes: given as pairs, as a number per axis, or as one for all."""
+        entry = self.config.get(name)
+        if count == 1 and isinstance(entry, list) and len(entry) == 2 and type(entry[0]) is int:
+            entry = [entry]
+        every = [entry] * count if isinstance(entry, int) else entry
         if not isinstance(every, list | tuple) or len(every) != count:
-            raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
+            raise ModelError(f"'{name}' of the configuration is {entry!r:.80}")
         pairs = [tuple(each) if isinstance(each, list) else (each, each) for each in every]
         if not all(
             len(pair) == 2 and all(type(each) is int and each >= 0 for each in pair) for pair in pairs
         ):
-            raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
+            raise ModelError(f"'{name}' of the configuration is {entry!r:.80}")
         return [(begin, end) for begin, end in pairs]
 
     def array(self, index: int, what: str) -> Array:
-        """One of the layer's arrays."""
+        """Return one of the layer's arrays."""
         every = self.stored.arrays()
         if index >= len(every):
             raise ModelError(f"the file has {len(every)} arrays of this layer; its {what} is missing")
@@ -96,7 +98,8 @@ class Call:
     layer: Layer
     inputs: Sequence[Value]
     builder: GraphBuilder
-    name: str  # of the value that it makes
+    # Name of the value that it makes.
+    name: str
 
     @property
     def value(self) -> Value:
@@ -121,7 +124,7 @@ class Call:
         return rank
 
     def weight(self, index: int, what: str, rank: int | None = None) -> str:
-        """The value of one of the layer's arrays, of `rank` axes."""
+        """Return the value of one of the layer's arrays, of `rank` axes."""
         if index not in self.layer.weights:
             content = self.layer.array(index, what)
             if content.dtype != FLOAT:
@@ -132,11 +135,11 @@ class Call:
         return self.layer.weights[index]
 
     def axis(self, default: int = -1) -> int:
-        """The layer's axis, counted from the first."""
-        found = self.layer.config.get("axis", default)
-        axis = found[0] if isinstance(found, list) and len(found) == 1 else found
+        """Return the layer's axis, counted from the first."""
+        entry = self.layer.config.get("axis", default)
+        axis = entry[0] if isinstance(entry, list) and len(entry) == 1 else entry
         if type(axis) is not int or not -self.rank <= axis < self.rank:
-            raise ModelError(f"'axis' of the configuration is {found!r:.80} of {self.rank} axes")
+            raise ModelError(f"'axis' of the configuration is {entry!r:.80} of {self.rank} axes")
         return axis % self.rank
 
     @property
@@ -156,4 +159,4 @@ class Call:
 
 
 Decode = Callable[[Call], "Value | str"]
-"""Gives a value, or its name where it is float32 and has as many axes as the only input."""
+"""Function that returns a value, or its name where it is float32 and has as many axes as the only input."""

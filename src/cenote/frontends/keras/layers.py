@@ -1,4 +1,4 @@
-"""What Keras's layers become: one table, with those of pictures here and those that move beside it."""
+"""Decoders of Keras's layers: one table. Layers of pictures are here, layers that move elements in `layers_shape`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cenote.frontends.keras.layers_shape import SHAPES
 def _padding(
     call: Call, window: tuple[int, ...], dilations: tuple[int, ...]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Padding and pads: "causal" is all that the window reaches before its place."""
+    """Return padding and pads: "causal" is the whole reach of the window before its place."""
     padding = call.layer.text("padding", "valid")
     if padding == "causal":
         return "EXPLICIT", [((size - 1) * step, 0) for size, step in zip(window, dilations, strict=True)]
@@ -40,10 +40,18 @@ def _conv(spatial: int) -> Decode:
         return activated(
             call,
             lambda name: call.pictures().conv(
-                call.x, kernel, bias, rank=rank, strides=layer.integers("strides", spatial, 1), padding=padding,
-                pads=pads, dilations=dilations, groups=layer.integer("groups", 1), name=name,
+                call.x,
+                kernel,
+                bias,
+                rank=rank,
+                strides=layer.integers("strides", spatial, 1),
+                padding=padding,
+                pads=pads,
+                dilations=dilations,
+                groups=layer.integer("groups", 1),
+                name=name,
             ),
-        )  # fmt: skip
+        )
 
     return decode
 
@@ -53,9 +61,16 @@ def _depthwise_of(call: Call, spatial: int, kernel: str, bias: str, name: str) -
     dilations = layer.integers("dilation_rate", spatial, 1)
     padding, pads = _padding(call, layer.integers("kernel_size", spatial), dilations)
     return call.pictures().depthwise(
-        call.x, kernel, bias, rank=call.rank, strides=layer.integers("strides", spatial, 1), padding=padding,
-        pads=pads, dilations=dilations, name=name,
-    )  # fmt: skip
+        call.x,
+        kernel,
+        bias,
+        rank=call.rank,
+        strides=layer.integers("strides", spatial, 1),
+        padding=padding,
+        pads=pads,
+        dilations=dilations,
+        name=name,
+    )
 
 
 def _depthwise(spatial: int) -> Decode:
@@ -67,7 +82,7 @@ def _depthwise(spatial: int) -> Decode:
 
 
 def _separable(spatial: int) -> Decode:
-    """A convolution of each channel, then one that mixes them."""
+    """Decode a convolution of each channel, followed by one that mixes the channels."""
 
     def decode(call: Call) -> str:
         rank = call.need_rank(spatial + 2)
@@ -94,10 +109,17 @@ def _conv_transpose(spatial: int) -> Decode:
         return activated(
             call,
             lambda name: call.pictures().conv_transpose(
-                call.x, kernel, bias, rank=rank, strides=layer.integers("strides", spatial, 1), padding=padding,
-                sizes=None, dilations=layer.integers("dilation_rate", spatial, 1), name=name,
+                call.x,
+                kernel,
+                bias,
+                rank=rank,
+                strides=layer.integers("strides", spatial, 1),
+                padding=padding,
+                sizes=None,
+                dilations=layer.integers("dilation_rate", spatial, 1),
+                name=name,
             ),
-        )  # fmt: skip
+        )
 
     return decode
 
@@ -139,7 +161,7 @@ def _dense(call: Call) -> str:
 
 
 def _scaled(call: Call, first: int) -> tuple[str, str, int]:
-    """Scale and offset of a normalisation, absent ones "", and the index of the next array."""
+    """Return scale and offset of a normalisation, "" for absent ones, and the index of the next array."""
     scale = call.weight(first, "gamma") if call.layer.flag("scale", True) else ""
     first += bool(scale)
     offset = call.weight(first, "beta") if call.layer.flag("center", True) else ""
@@ -173,7 +195,7 @@ def _normalization(call: Call) -> str:
 
 
 def _layer_normalization(call: Call) -> str:
-    """Over the last axes."""
+    """Decode a normalisation over the last axes."""
     if call.layer.config.get("rms_scaling"):
         raise UnsupportedError("rms_scaling is not supported")
     axes = sorted(axis % call.rank for axis in call.layer.integers("axis", 0, -1))
@@ -204,31 +226,36 @@ def _group_normalization(call: Call) -> str:
     order = (0, rank - 1, *range(1, rank - 1))
     x = call.x if axis == 1 else transposed(builder, call.x, order)
     y = builder.add(
-        "GroupNormalization", x, scale, offset, num_groups=channels if groups == -1 else groups,
-        epsilon=call.layer.real("epsilon", 1e-3), name=call.name if axis == 1 else "",
-    )  # fmt: skip
+        "GroupNormalization",
+        x,
+        scale,
+        offset,
+        num_groups=channels if groups == -1 else groups,
+        epsilon=call.layer.real("epsilon", 1e-3),
+        name=call.name if axis == 1 else "",
+    )
     return y if axis == 1 else transposed(builder, y, (0, *range(2, rank), 1), call.name)
 
 
 def _rescaling(call: Call) -> str:
     numbers = []
     for name, default in (("scale", 1.0), ("offset", 0.0)):
-        found = call.layer.config.get(name, default)
+        number = call.layer.config.get(name, default)
         try:
-            numbers.append(call.builder.constant(np.array(found, np.float32)))
+            numbers.append(call.builder.constant(np.array(number, np.float32)))
         except (TypeError, ValueError):
-            raise ModelError(f"'{name}' of the configuration is {found!r:.80}") from None
+            raise ModelError(f"'{name}' of the configuration is {number!r:.80}") from None
     return call.builder.add("Add", call.builder.add("Mul", call.x, numbers[0]), numbers[1], name=call.name)
 
 
 def _standardization(call: Call) -> str:
-    """(x - mean) / max(sqrt(variance), 1e-7), each along the axes that the layer keeps."""
+    """Decode (x - mean) / max(sqrt(variance), 1e-7), each along the axes that the layer keeps."""
     layer, builder = call.layer, call.builder
-    given = [layer.config.get(f"input_{name}", layer.config.get(name)) for name in ("mean", "variance")]
+    configured = [layer.config.get(f"input_{name}", layer.config.get(name)) for name in ("mean", "variance")]
     try:
-        found = [
+        statistics = [
             layer.array(index, what) if each is None else np.array(each, np.float32)
-            for index, (each, what) in enumerate(zip(given, ("mean", "variance"), strict=True))
+            for index, (each, what) in enumerate(zip(configured, ("mean", "variance"), strict=True))
         ]
     except (TypeError, ValueError):
         raise ModelError("'mean' or 'variance' of the configuration is no list of numbers") from None
@@ -237,14 +264,16 @@ def _standardization(call: Call) -> str:
         if layer.config.get("axis", -1) is not None
         else []
     )
-    if any(each.size > 1 for each in found) and kept != [call.rank - 1]:
+    if any(each.size > 1 for each in statistics) and kept != [call.rank - 1]:
         if len(kept) != 1:
             raise UnsupportedError(f"statistics kept along axes {kept} are not supported")
-        found = [each.reshape([-1 if axis == kept[0] else 1 for axis in range(call.rank)]) for each in found]
-    elif all(each.size == 1 for each in found):
-        found = [each.reshape(()) for each in found]
-    mean = builder.constant(found[0].astype(np.float32))
-    deviation = builder.constant(np.maximum(np.sqrt(found[1].astype(np.float32)), np.float32(1e-7)))
+        statistics = [
+            each.reshape([-1 if axis == kept[0] else 1 for axis in range(call.rank)]) for each in statistics
+        ]
+    elif all(each.size == 1 for each in statistics):
+        statistics = [each.reshape(()) for each in statistics]
+    mean = builder.constant(statistics[0].astype(np.float32))
+    deviation = builder.constant(np.maximum(np.sqrt(statistics[1].astype(np.float32)), np.float32(1e-7)))
     if layer.flag("invert", False):
         return builder.add("Add", builder.add("Mul", call.x, deviation), mean, name=call.name)
     return builder.add("Div", builder.add("Sub", call.x, mean), deviation, name=call.name)
@@ -283,7 +312,7 @@ def _merge(op: str) -> Decode:
 
 
 def _same(call: Call) -> Value:
-    """What changes nothing outside of training."""
+    """Decode a layer that changes nothing outside of training."""
     return call.value
 
 
@@ -304,15 +333,36 @@ LAYERS: Mapping[str, Decode] = {
     "Rescaling": _rescaling,
     "Normalization": _standardization,
     "Embedding": _embedding,
-    **{name: _merge(op) for name, op in {
-        "Add": "Sum", "Multiply": "Mul", "Subtract": "Sub", "Average": "Mean", "Maximum": "Max", "Minimum": "Min",
-    }.items()},
+    **{
+        name: _merge(op)
+        for name, op in {
+            "Add": "Sum",
+            "Multiply": "Mul",
+            "Subtract": "Sub",
+            "Average": "Mean",
+            "Maximum": "Max",
+            "Minimum": "Min",
+        }.items()
+    },
     **dict.fromkeys(
-        ("Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "GaussianNoise", "GaussianDropout",
-         "AlphaDropout", "ActivityRegularization", "RandomFlip", "RandomRotation", "RandomZoom", "RandomTranslation",
-         "RandomContrast", "RandomBrightness"),
+        (
+            "Dropout",
+            "SpatialDropout1D",
+            "SpatialDropout2D",
+            "SpatialDropout3D",
+            "GaussianNoise",
+            "GaussianDropout",
+            "AlphaDropout",
+            "ActivityRegularization",
+            "RandomFlip",
+            "RandomRotation",
+            "RandomZoom",
+            "RandomTranslation",
+            "RandomContrast",
+            "RandomBrightness",
+        ),
         _same,
     ),
     **ACTIVATIONS,
     **SHAPES,
-}  # fmt: skip
+}

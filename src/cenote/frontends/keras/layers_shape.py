@@ -13,7 +13,7 @@ from cenote.frontends.strided_slice import TO_END, sliced
 
 
 def _flatten(call: Call) -> Value:
-    """Channels come last, whatever the format of the map."""
+    """Decode Flatten: channels come last, whatever the format of the map."""
     x, rank = call.value, call.rank
     name = x.name
     if call.channels_first and rank > 2:
@@ -25,7 +25,8 @@ def _reshape(call: Call) -> Value:
     shape = call.layer.integers("target_shape")
     if any(extent == 0 or extent < -1 for extent in shape):
         raise ModelError(f"target_shape {list(shape)}")
-    wanted = call.builder.constant(np.array([0, *shape], np.int64))  # 0: the batch as it is
+    # 0: the batch is unchanged.
+    wanted = call.builder.constant(np.array([0, *shape], np.int64))
     return Value(
         call.builder.add("Reshape", call.value.name, wanted, name=call.name), 1 + len(shape), call.value.dtype
     )
@@ -86,14 +87,14 @@ _MODES = {"nearest": "nearest", "bilinear": "linear", "bicubic": "cubic"}
 
 
 def _mode(call: Call, default: str) -> str:
-    found = call.layer.text("interpolation", default)
-    if found not in _MODES:
-        raise UnsupportedError(f"interpolation '{found}' is not supported")
-    return _MODES[found]
+    mode = call.layer.text("interpolation", default)
+    if mode not in _MODES:
+        raise UnsupportedError(f"interpolation '{mode}' is not supported")
+    return _MODES[mode]
 
 
 def _up_sampling(spatial: int) -> Decode:
-    """Whole factors; the nearest element is repeated."""
+    """Decode an enlargement by whole factors; the nearest element is repeated."""
 
     def decode(call: Call) -> str:
         call.need_rank(spatial + 2)
@@ -102,9 +103,15 @@ def _up_sampling(spatial: int) -> Decode:
             raise ModelError(f"size {list(size)}")
         scales = call.builder.constant(np.array(size, np.float32))
         return call.pictures().resize(
-            call.x, "", scales=scales, mode=_mode(call, "nearest") if spatial == 2 else "nearest", align_corners=False,
-            half_pixel=True, rank=call.rank, name=call.name,
-        )  # fmt: skip
+            call.x,
+            "",
+            scales=scales,
+            mode=_mode(call, "nearest") if spatial == 2 else "nearest",
+            align_corners=False,
+            half_pixel=True,
+            rank=call.rank,
+            name=call.name,
+        )
 
     return decode
 

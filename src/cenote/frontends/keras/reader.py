@@ -1,4 +1,4 @@
-"""Reads Keras models: how layers call each other, models in models. What a layer is, is in `layers`."""
+"""Reader of Keras models: how layers call each other, models in models. The layers themselves are in `layers`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from cenote.frontends.keras.layers import LAYERS
 from cenote.frontends.wire import Source
 
 _MODELS = ("Sequential", "Functional", "Model")
-_DEEPEST = 32  # models in models
-_MOST_CALLS = 100_000  # of layers: models that call others twice double them
+# Nesting of models in models.
+_DEEPEST = 32
+# Calls of layers: models that call others twice double them.
+_MOST_CALLS = 100_000
 _TYPES = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
 
 Place = tuple[str, int, int]
-"""A value: layer, which call of it, which of its outputs."""
+"""A value: the layer, the number of its call, the number of its output."""
 
 
 def load_keras(source: Source, problems: list[str] | None = None) -> ImportedModel:
-    """A Sequential or Functional model out of a .keras or .h5 file; outputs are named after their layers.
+    """Read a Sequential or Functional model from a .keras or .h5 file; outputs are named after their layers.
 
-    `problems` collects what is not supported, if given, instead of an error. Raises ModelError for what is no such
-    file, UnsupportedError for layers that Cenote does not have, and where h5py is missing.
+    `problems`, if given, collects unsupported parts instead of an error. Raises ModelError for a file of another
+    kind, UnsupportedError for layers that Cenote does not have, and where h5py is missing.
     """
     with opened(source) as (config, version, stored):
         importer = _Importer(int(version.split(".")[0]) if version[:1].isdigit() else 3, problems)
@@ -45,32 +47,32 @@ def load_keras(source: Source, problems: list[str] | None = None) -> ImportedMod
 
 
 def _entry(config: Any, name: str, kind: type) -> Any:
-    found = config.get(name) if isinstance(config, dict) else None
-    if not isinstance(found, kind):
-        raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
-    return found
+    entry = config.get(name) if isinstance(config, dict) else None
+    if not isinstance(entry, kind):
+        raise ModelError(f"'{name}' of the configuration is {entry!r:.80}")
+    return entry
 
 
 def _shape(config: Mapping[str, Any]) -> tuple[Dimension, ...] | None:
-    found = config.get("batch_shape", config.get("batch_input_shape", config.get("build_input_shape")))
-    if found is None:
+    shape = config.get("batch_shape", config.get("batch_input_shape", config.get("build_input_shape")))
+    if shape is None:
         return None
-    if not isinstance(found, list) or not all(
-        each is None or (type(each) is int and each >= 0) for each in found
+    if not isinstance(shape, list) or not all(
+        each is None or (type(each) is int and each >= 0) for each in shape
     ):
-        raise ModelError(f"the input's shape is {found!r:.80}")
-    return tuple(found)
+        raise ModelError(f"the input's shape is {shape!r:.80}")
+    return tuple(shape)
 
 
 class _Importer:
-    """The graph in the making."""
+    """The graph under construction."""
 
     def __init__(self, version: int, problems: list[str] | None) -> None:
         self.builder, self.version, self.problems = GraphBuilder(), version, problems
         self._count = 0
 
     def model(self, config: Any, stored: Stored, depth: int = 0) -> _Model:
-        """A model and all layers in it."""
+        """Read a model and all layers in it."""
         kind, inner = config.get("class_name") if isinstance(config, dict) else None, config.get("config")
         if kind not in _MODELS:
             raise UnsupportedError(
@@ -80,21 +82,21 @@ class _Importer:
             raise UnsupportedError(f"models are nested more than {_DEEPEST} deep")
         if isinstance(inner, list):  # Sequential before Keras 2.2
             inner = {"name": "sequential", "layers": inner}
-        made = _Model(str(_entry(inner, "name", str)), inner, sequential=kind == "Sequential")
+        model = _Model(str(_entry(inner, "name", str)), inner, sequential=kind == "Sequential")
         for each in _entry(inner, "layers", list):
-            self._add(made, each, stored, depth)
-        # Until Keras 2 a model within a model counts its making as its first call, which the file leaves out.
-        made.first_call = int(self.version < 3 and made.has_inputs())
-        return made
+            self._add(model, each, stored, depth)
+        # Until Keras 2 the construction of a model within a model counts as its first call, which the file leaves
+        # out.
+        model.first_call = int(self.version < 3 and model.has_inputs())
+        return model
 
     def _add(self, model: _Model, each: Any, stored: Stored, depth: int) -> None:
         kind, config = _entry(each, "class_name", str), _entry(each, "config", dict)
         name = config.get("name", each.get("name"))
         if not isinstance(name, str) or name in model.layers:
             raise ModelError(f"a layer is named {name!r:.80}: no name, or that of another one")
-        is_layer = "keras.src.ops" not in str(
-            each.get("module")
-        )  # only layers are counted where arrays are kept
+        # Only layers are counted where arrays are stored.
+        is_layer = "keras.src.ops" not in str(each.get("module"))
         kept = stored.child(kind, name) if is_layer else stored
         layer: Layer | _Model
         if kind in _MODELS:
@@ -105,17 +107,17 @@ class _Importer:
         model.calls[name] = list(_calls(each.get("inbound_nodes") or [], self.version))
 
     def input(self, name: str, config: Mapping[str, Any]) -> Value:
-        """An input of the graph."""
+        """Add an input of the graph."""
         shape = _shape(config)
         dtype = config.get("dtype") or "float32"
         dtype = dtype if isinstance(dtype, str) else "float32"
         if shape is None or dtype not in _TYPES:
             raise UnsupportedError(f"input '{name}' has no shape, or elements of type {dtype}")
-        found = dtype_named(dtype)
-        return Value(self.builder.input(name, found, shape), len(shape), found)
+        kind = dtype_named(dtype)
+        return Value(self.builder.input(name, kind, shape), len(shape), kind)
 
     def call(self, layer: Layer, inputs: Sequence[Value], prefix: str) -> Value | None:
-        """A call of a layer; None where it is not supported and problems are collected."""
+        """Call a layer; return None where it is not supported and problems are collected."""
         name = prefix + layer.name
         self._count += 1
         if self._count > _MOST_CALLS:
@@ -126,8 +128,8 @@ class _Importer:
             if decode is None:
                 raise UnsupportedError(f"Keras's layer {layer.kind} is not supported")
             _check_type(layer)
-            made = decode(Call(layer, inputs, self.builder, name))
-            return made if isinstance(made, Value) else Value(made, inputs[0].rank)
+            result = decode(Call(layer, inputs, self.builder, name))
+            return result if isinstance(result, Value) else Value(result, inputs[0].rank)
         except CenoteError as error:
             located = error.located(f"layer '{name}' ({layer.kind})")
             if self.problems is None or not isinstance(error, UnsupportedError):
@@ -149,22 +151,23 @@ def _check_type(layer: Layer) -> None:
 
 @dataclass
 class _Model:
-    """A model as the file has it."""
+    """A model of the file."""
 
     name: str
     config: Mapping[str, Any]
     sequential: bool
     layers: dict[str, Layer | _Model] = field(default_factory=dict)
     calls: dict[str, list[list[Place]]] = field(default_factory=dict)
-    first_call: int = 0  # the number that its first call has in the model around it
+    # The number of its first call in the model around it.
+    first_call: int = 0
 
     def has_inputs(self) -> bool:
-        """Whether the model says what it is called with."""
+        """Return whether the model declares its inputs."""
         first = next(iter(self.layers.values()), None)
         return not self.sequential or (isinstance(first, Layer) and _shape(first.config) is not None)
 
     def inputs(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Names and configurations of the inputs."""
+        """Return names and configurations of the inputs."""
         if not self.sequential:
             names = [name for name, _, _ in _places(self.config.get("input_layers"))]
             return [(name, self._layer(name).config) for name in names]
@@ -173,8 +176,8 @@ class _Model:
                 return layer.inputs() if _shape(self.config) is None else [(f"{name}_input", self.config)]
             if layer.kind == "InputLayer":
                 return [(name, layer.config)]
-            found = layer.config if _shape(layer.config) is not None else self.config
-            return [(f"{name}_input", {**found, "dtype": layer.config.get("dtype")})]
+            config = layer.config if _shape(layer.config) is not None else self.config
+            return [(f"{name}_input", {**config, "dtype": layer.config.get("dtype")})]
         raise ModelError(f"model '{self.name}' has no layers")
 
     def _layer(self, name: str) -> Layer | _Model:
@@ -185,35 +188,35 @@ class _Model:
     def run(
         self, importer: _Importer, inputs: Sequence[Value], prefix: str
     ) -> list[tuple[str, Value | None]]:
-        """The outputs, by the names of the layers that make them; None for those that are not supported."""
+        """Return the outputs, by the names of the layers that make them; None for those that are not supported."""
         if self.sequential:
             return self._in_a_row(importer, inputs, prefix)
         places = _places(self.config.get("output_layers"))
         wanted = _places(self.config.get("input_layers"))
         if len(wanted) != len(inputs):
             raise ModelError(f"model '{self.name}' takes {len(wanted)} inputs, not {len(inputs)}")
-        made: dict[tuple[str, int], list[Value | None]] = {
+        values_of: dict[tuple[str, int], list[Value | None]] = {
             place[:2]: [value] for place, value in zip(wanted, inputs, strict=True)
         }
         stack = [place[:2] for place in reversed(places)]
         waiting: set[tuple[str, int]] = set()
         while stack:
             key = stack[-1]
-            if key in made:
+            if key in values_of:
                 stack.pop()
                 continue
             sources = self._sources(key)
-            missing = [place[:2] for place in sources if place[:2] not in made]
+            missing = [place[:2] for place in sources if place[:2] not in values_of]
             if missing:
                 if key in waiting:
                     raise ModelError(f"layer '{key[0]}' depends on itself")
                 waiting.add(key)
                 stack.extend(reversed(missing))
                 continue
-            values = [_output(made, place) for place in sources]
-            made[key] = self._called(importer, self._layer(key[0]), values, prefix)
+            values = [_output(values_of, place) for place in sources]
+            values_of[key] = self._called(importer, self._layer(key[0]), values, prefix)
             stack.pop()
-        return [(place[0], _output(made, place)) for place in places]
+        return [(place[0], _output(values_of, place)) for place in places]
 
     def _sources(self, key: tuple[str, int]) -> list[Place]:
         name, index = key
@@ -240,7 +243,8 @@ class _Model:
     ) -> list[Value | None]:
         known = [value for value in values if value is not None]
         if len(known) < len(values):
-            return [None] * 64  # whatever it would have made
+            # One for every output that it may have.
+            return [None] * 64
         if isinstance(layer, _Model):
             return [value for _, value in layer.run(importer, known, f"{prefix}{layer.name}/")]
         if not known:
@@ -256,7 +260,7 @@ def _output(made: Mapping[tuple[str, int], Sequence[Value | None]], place: Place
 
 
 def _places(found: Any) -> list[Place]:
-    """All places in a nest of lists and dictionaries."""
+    """Return all places in nested lists and dictionaries."""
     if isinstance(found, dict):
         return [place for key in sorted(found) for place in _places(found[key])]
     if not isinstance(found, list):
@@ -270,11 +274,12 @@ def _places(found: Any) -> list[Place]:
 
 
 def _calls(nodes: Any, version: int) -> Iterator[list[Place]]:
-    """What each call of a layer reads."""
+    """Yield the values that each call of a layer reads."""
     if not isinstance(nodes, list):
         raise ModelError(f"inbound_nodes {nodes!r:.80}")
     for node in nodes:
-        if isinstance(node, dict):  # Keras 3
+        if isinstance(node, dict):
+            # Keras 3.
             _check_keywords(node.get("kwargs") or {}, version)
             yield list(_histories(node.get("args")))
             continue
@@ -285,7 +290,7 @@ def _calls(nodes: Any, version: int) -> Iterator[list[Place]]:
 
 
 def _histories(found: Any) -> Iterator[Place]:
-    """The values among the arguments of a call in Keras 3."""
+    """Yield the values among the arguments of a call in Keras 3."""
     if isinstance(found, list):
         for each in found:
             yield from _histories(each)
@@ -296,7 +301,7 @@ def _histories(found: Any) -> Iterator[Place]:
 
 
 def _check_keywords(keywords: Any, version: int) -> None:
-    """Only those that say nothing are understood. Since Keras 3 a model's `training` replaces the call's."""
+    """Refuse keyword arguments that have an effect. Since Keras 3 a model's `training` replaces the call's."""
     if not isinstance(keywords, dict):
         raise ModelError(f"the arguments of a call are {keywords!r:.80}")
     for name, value in keywords.items():
