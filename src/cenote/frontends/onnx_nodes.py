@@ -160,16 +160,10 @@ class Importer:
         present = tuple(bool(name) for name in inputs)
         makers = {i: self.makers[name] for i, name in enumerate(inputs) if name in self.makers}
         like = (
-            domain,
-            node.op_type,
-            opset,
-            present,
-            len(outputs),
-            len(node.output),
+            domain, node.op_type, opset, present, len(outputs), len(node.output),
             *(item.SerializeToString() for item in attributes),
-            *((index, id(content)) for index, content in constants.items()),
-            *makers.items(),
-        )
+            *((index, id(content)) for index, content in constants.items()), *makers.items(),
+        )  # fmt: skip
         if like not in self.decoded:
             self.decoded[like] = _decoded(
                 Imported(
