@@ -1,4 +1,4 @@
-"""The staged SIMD builder: Python's loops and conditions run now and unroll, `k.range` and `k.when` are emitted.
+"""Staged SIMD builder: Python's loops and conditions run now and unroll, `k.range` and `k.when` are emitted.
 
     k = Kernel("scale", target, [Parameter("x", F32, pointer=True), Parameter("y", F32, pointer=True)])
     for i in k.range(k.begin, k.end):                # emitted loop over the pieces of work
@@ -21,7 +21,7 @@ from cenote.codegen.values import BOOL, F32, F64, I32, I64, U8, Number, Pointer,
 from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 
-# how a function says so (`Kernel.moves_addresses`); LLVM itself ignores it
+# Attribute of functions that move their addresses themselves (`Kernel.moves_addresses`); LLVM itself ignores it.
 MOVES_ADDRESSES = '"moves-addresses"'
 
 
@@ -39,11 +39,12 @@ class Parameter:
 
 
 class Kernel:
-    """A kernel under construction. `k.pointer("x")` and `k.number("n")` are its parameters; `begin`, `end` and
+    """Kernel under construction. `k.pointer("x")` and `k.number("n")` are its parameters; `begin`, `end` and
     `scratch` come with every call.
 
     `moves_addresses`: LLVM shall not look for better addresses in the loops. For kernels whose hot loops move cursors
-    or add one counter to fixed addresses; it saves more than half of their compile time."""
+    or add one counter to fixed addresses; it saves more than half of their compile time.
+    """
 
     def __init__(self, symbol: str, target: Target, parameters: Sequence[Parameter]) -> None:
         self.symbol, self.target, self.parameters = symbol, target, tuple(parameters)
@@ -68,16 +69,16 @@ class Kernel:
     # ---- parameters -------------------------------------------------------------------------------------------
 
     def pointer(self, name: str) -> Pointer:
-        """A pointer parameter."""
-        found = self._arguments[name]
-        assert isinstance(found, Pointer), f"{name} is a number"
-        return found
+        """Return the pointer parameter with a name."""
+        parameter = self._arguments[name]
+        assert isinstance(parameter, Pointer), f"{name} is a number"
+        return parameter
 
     def number(self, name: str) -> Value:
-        """A number parameter."""
-        found = self._arguments[name]
-        assert isinstance(found, Value), f"{name} is a pointer"
-        return found
+        """Return the number parameter with a name."""
+        parameter = self._arguments[name]
+        assert isinstance(parameter, Value), f"{name} is a pointer"
+        return parameter
 
     # ---- raw emission -----------------------------------------------------------------------------------------
 
@@ -98,7 +99,7 @@ class Kernel:
         self._declarations[name] = f"declare {result} @{name}({arguments}"
 
     def call(self, name: str, type: Scalar, lanes: int, arguments: Sequence[Value]) -> Value:
-        """Call a function of the same module's world (an LLVM intrinsic)."""
+        """Call a function, declared in the same module (an LLVM intrinsic)."""
         result = type.vector(lanes)
         self.declare(name, f"{result} ({', '.join(a.ir for a in arguments)})")
         inner = ", ".join(f"{a.ir} {a.text}" for a in arguments)
@@ -148,11 +149,11 @@ class Kernel:
         return Value(self, type, len(values), f"<{inner}>" if len(values) > 1 else type.literal(values[0]))
 
     def iota(self, lanes: int, type: Scalar = I32) -> Value:
-        """0, 1, 2 … in the lanes."""
+        """Return 0, 1, 2 … in the lanes."""
         return self.lanes_constant(type, range(lanes))
 
     def splat(self, value: Value, lanes: int) -> Value:
-        """A scalar in every lane; a vector of that many lanes as it is."""
+        """Return a scalar in every lane; a vector of that many lanes as it is."""
         if value.lanes == lanes:
             return value
         if value.lanes != 1:
@@ -164,14 +165,14 @@ class Kernel:
         return self.shuffle(one, one, [0] * lanes)
 
     def shuffle(self, a: Value, b: Value, indices: Sequence[int]) -> Value:
-        """Lanes picked from a (0 …) and b (a.lanes …)."""
+        """Return lanes picked from a (0 …) and b (a.lanes …)."""
         if len(indices) == 1:
             return a.lane(indices[0]) if indices[0] < a.lanes else b.lane(indices[0] - a.lanes)
         text = f"shufflevector {a.ir} {a.text}, {b.ir} {b.text}, {index_vector(indices)}"
         return self.assign(text, a.type, len(indices))
 
     def joined(self, values: Sequence[Value]) -> Value:
-        """The lanes of equal vectors, one behind the other."""
+        """Concatenate the lanes of equal vectors."""
         lanes, joined = values[0].lanes, values[0]
         for value in values[1:]:
             done = joined.lanes
@@ -180,7 +181,7 @@ class Kernel:
         return joined
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
-        """a where the condition holds, else b."""
+        """Return a where the condition holds, else b."""
         lanes = max(condition.lanes, a.lanes, b.lanes)
         a, b = self.splat(a, lanes), self.splat(b, lanes)
         return self.assign(
@@ -192,30 +193,31 @@ class Kernel:
         return half.convert(self, value, type)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
-        """a * b + c, rounded once where the target has the instruction, else twice."""
+        """Return a * b + c, rounded once where the target has the instruction, else twice."""
         if not self.target.has_fma:
             return a * b + c
         lanes = max(a.lanes, b.lanes, c.lanes)
         return self.intrinsic("fma", *(self.splat(x, lanes) for x in (a, b, c)))
 
     def maximum(self, a: Value, b: Value) -> Value:
-        """The larger; NaN if either is NaN. Which zero wins among +0 and -0 is not said (3 instructions, not 5)."""
+        """Return the larger; NaN if either is NaN. Which zero wins among +0 and -0 is unspecified (3 instructions,
+        not 5)."""
         if a.type.is_float:
             return self.intrinsic("maximum", a, b, flags="nsz")
         return self.intrinsic("smax" if a.type.kind == "int" else "umax", a, b)
 
     def minimum(self, a: Value, b: Value) -> Value:
-        """The smaller; NaN if either is NaN."""
+        """Return the smaller; NaN if either is NaN."""
         if a.type.is_float:
             return self.intrinsic("minimum", a, b, flags="nsz")
         return self.intrinsic("smin" if a.type.kind == "int" else "umin", a, b)
 
     def max_drop_nan(self, a: Value, b: Value) -> Value:
-        """a if a > b else b: one instruction; b where either is NaN."""
+        """Return a if a > b else b: one instruction; b where either is NaN."""
         return self.select(a > b, a, b)
 
     def min_drop_nan(self, a: Value, b: Value) -> Value:
-        """a if a < b else b: one instruction; b where either is NaN."""
+        """Return a if a < b else b: one instruction; b where either is NaN."""
         return self.select(a < b, a, b)
 
     def absolute(self, a: Value) -> Value:
@@ -227,7 +229,7 @@ class Kernel:
         return self.intrinsic("sqrt", a)
 
     def reduce(self, a: Value, combine: str) -> Value:
-        """All lanes into one by halves, always in the same order: `combine` is a method of Kernel, or "add"."""
+        """Combine all lanes into one by halves, always in the same order: `combine` is a method of Kernel, or "add"."""
         while a.lanes > 1:
             half_lanes = a.lanes // 2
             low = self.shuffle(a, a, range(half_lanes))
@@ -248,7 +250,7 @@ class Kernel:
         return self.assign(f"call {ir} @{name}({arguments})", type, lanes)
 
     def gather(self, pointer: Pointer, offsets: Value, mask: Value | None = None) -> Value:
-        """Elements at offsets (i64), one per lane; lanes outside the mask are not read and come as zero."""
+        """Load elements at offsets (i64), one per lane; lanes outside the mask are not read and become zero."""
         type, lanes = pointer.element, offsets.lanes
         ir, places = type.vector(lanes), f"<{lanes} x ptr>"
         at = self.assign(f"getelementptr {type.ir}, ptr {pointer.text}, {offsets.ir} {offsets.text}", I64, 1)
@@ -274,28 +276,28 @@ class Kernel:
 
     def store_nontemporal(self, value: Value, pointer: Pointer) -> None:
         """Write a whole vector to an address that is a multiple of its size, without reading the cache line first and
-        without keeping it: for results larger than the last cache. `fence` before others look at them."""
+        without keeping it: for results larger than the last cache. `fence` before other threads read them."""
         nbytes = value.lanes * value.type.nbytes
         self._has_metadata = True
         self.line(f"store {value.ir} {value.text}, ptr {pointer.text}, align {nbytes}, !nontemporal !0")
 
     def fence(self) -> None:
-        """Have all stores, those past the caches too, done before any that follow."""
+        """Complete all stores, those past the caches too, before any that follow."""
         self.line("fence seq_cst")
 
     def misaligned(self, pointer: Pointer, nbytes: int) -> Value:
-        """Bytes from the multiple of `nbytes` (a power of two) at or before the address."""
+        """Return the bytes from the multiple of `nbytes` (a power of two) at or before the address."""
         return self.assign(f"ptrtoint ptr {pointer.text} to i64", I64, 1) & (nbytes - 1)
 
     def tail_mask(self, count: Value | int, lanes: int) -> Value:
-        """True in the first `count` lanes (i64 count; 0 or less: none)."""
+        """Return a mask of the first `count` lanes (i64 count; 0 or less: none)."""
         count = count if isinstance(count, Value) else self.integer(count)
         return self.iota(lanes, I32) < self.splat(count.to(I32), lanes)
 
     def prefetch(
         self, pointer: Pointer, offset: Value | int = 0, write: bool = False, level: int = 1
     ) -> None:
-        """Ask for the cache line of the element `offset` after the pointer's, to be read (or written) soon, into the
+        """Prefetch the cache line of the element `offset` after the pointer's, to be read (or written) soon, into the
         cache of this level. It may lie outside the memory that the pointer belongs to."""
         self.declare("llvm.prefetch.p0", "void (ptr, i32 immarg, i32 immarg, i32 immarg)")
         place = pointer.offset_unchecked(offset)
@@ -304,15 +306,15 @@ class Kernel:
     # ---- control flow -----------------------------------------------------------------------------------------
 
     def variable(self, initial: Value) -> Variable:
-        """A value that generated code may change."""
+        """Return a value that generated code may change."""
         return Variable(self, initial)
 
     def cursor(self, start: Pointer) -> Cursor:
-        """An address that generated code may move."""
+        """Return an address that generated code may move."""
         return Cursor(self, start)
 
     def range(self, start: Value | int, stop: Value | int, step: Value | int = 1) -> Iterator[Value]:
-        """An emitted loop: `for i in k.range(...)` runs its Python body once and emits it once."""
+        """Emit a loop: `for i in k.range(...)` runs its Python body once and emits it once."""
         start, stop, step = (x if isinstance(x, Value) else self.integer(x) for x in (start, stop, step))
         if start.constant is not None and stop.constant is not None and start.constant >= stop.constant:
             return
@@ -324,7 +326,7 @@ class Kernel:
         self.open_block(body)
         self._count += 1
         counter, position = f"%i{self._count}", len(self._lines)
-        self._lines.append("")  # the phi, once the end of the loop is known
+        self._lines.append("")  # for the phi, once the end of the loop is known
         yield Value(self, I64, 1, counter)
         following = self.assign(f"add nsw i64 {counter}, {step.text}", I64, 1)
         incoming = f"[ {start.text}, %{before} ], [ {following.text}, %{self._block} ]"
@@ -333,7 +335,7 @@ class Kernel:
         self.open_block(after)
 
     def steps(self, count: int, step: int) -> Iterator[Value]:
-        """`range` from 0 to a known count; without a loop where one step does it."""
+        """Return `range` from 0 to a known count; without a loop where one step is enough."""
         return self.range(0, count, step) if step < count else iter([self.integer(0)])
 
     @contextmanager
@@ -358,11 +360,11 @@ class Kernel:
     # ---- text -------------------------------------------------------------------------------------------------
 
     def emit(self, target: Target) -> Kernel:
-        """Itself: a finished kernel can be compiled wherever a spec can."""
+        """Return the kernel itself: a finished kernel can be compiled wherever a spec can."""
         return self
 
     def module(self) -> str:
-        """The LLVM module: the body, and the entry that unpacks the argument record and calls it."""
+        """Return the LLVM module: the body, and the entry that unpacks the argument record and calls it."""
         metadata = ["!0 = !{i32 1}"] if self._has_metadata else []
         return "\n".join([*self._declarations.values(), *self._body(), *self._unpacking(), *metadata, ""])
 

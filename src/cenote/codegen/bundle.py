@@ -1,13 +1,14 @@
 """Kernels that came with the package: those of common networks, compiled when the wheel was made.
 
-One file for all levels of x86-64. A checkout, and a package that was built without that step, have none, and compile.
-Nothing in it is ever stale: a kernel lies under a digest of its spec, the generator's text and the target's level.
+One file has them for all levels of x86-64. A checkout, and a package that was built without that step, have none, and
+compile. Nothing in it is ever stale: a kernel is stored under a digest of its spec, the generator's text and the
+target's level.
 
     magic
     u32 number of kernels, then of each: key (32 bytes), start and length of its body (u32, u32)
     bodies: a digest of key and object code, then the object code, compressed
 
-The package's folder is trusted as its source files are; the digests find damage. What is damaged is compiled.
+The package's folder is trusted as its source files are; the digests detect damage. A damaged kernel is compiled.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _LARGEST = 16 << 20  # bytes of object code in one kernel: some 10 KB
 
 
 def key(symbol: str, target: Target) -> bytes:
-    """Under what a kernel's object code lies. LLVM's version is no part of it: code that was tested is code."""
+    """Key under which a kernel's object code is stored. It leaves out LLVM's version: code that was tested stays
+    valid."""
     return hashlib.sha256("\0".join((generator_digest(), repr(target.of_level()), symbol)).encode()).digest()
 
 
@@ -62,7 +64,7 @@ def size() -> tuple[int, int]:
 
 
 def write(path: Path, objects: Mapping[bytes, bytes]) -> None:
-    """Make such a file of object code by key."""
+    """Write such a file of object code by key."""
     bodies = {name: _packed(name, code) for name, code in sorted(objects.items())}
     at = len(_MAGIC) + _COUNT.size + _ENTRY.size * len(bodies)
     entries = []
@@ -90,7 +92,7 @@ def _index(path: Path) -> dict[bytes, tuple[int, int]]:
 
 
 def _read(path: Path, start: int, nbytes: int) -> bytes:
-    """Bytes of the file. It is read, not mapped: a file that is cut short meanwhile would end the process."""
+    """Read bytes of the file. It is not mapped: if the file were cut short meanwhile, the process would be killed."""
     handle = open_regular(path)
     try:
         if start + nbytes > os.fstat(handle).st_size:

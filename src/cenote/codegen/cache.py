@@ -1,15 +1,15 @@
-"""Compiled kernels on disk, so that a second process compiles nothing.
+"""Cache of compiled kernels on disk, so that a second process compiles nothing.
 
-An object file is executable content, so the folder must belong to the user and be writable by nobody else (mode 0700),
-which is checked at every use (`core.files`); otherwise it is not used. A file is written aside and renamed, so a reader
-never sees half of one; it carries a digest of its name and content, so a damaged or misplaced one is compiled anew.
-Nothing that goes wrong here is an error, for the cache only saves time; it is logged once.
+An object file is executable content, so the folder must belong to the user and be writable by nobody else (mode
+0700), which is checked at every use (`core.files`); otherwise it is not used. A file is written under another name
+and renamed, so a reader never sees half of one; it carries a digest of its name and content, so a damaged or
+misplaced one is compiled anew. No failure here is an error, for the cache only saves time; failures are logged once.
 
 Object code has two keys. `key` covers all that it depends on: the kernel's spec, the source text of the generator,
 LLVM's version, the target's level; so it is found without generating anything. A change to any source file makes new
-keys, and then `key_of_text`, which covers the kernel's LLVM IR, finds the code of all kernels that have not changed: an
-update of Cenote, or an edit, compiles the others alone. What has not been used for 90 days is removed when kernels are
-compiled.
+keys, and then `key_of_text`, which covers the kernel's LLVM IR, finds the code of all kernels that have not changed:
+after an update of Cenote, or an edit, only the others are compiled. Files that have not been used for 90 days are
+removed when kernels are compiled.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _MAGIC = b"cenote-object-2\n"
 _DIGEST = 32
 _LARGEST = 64 << 20  # bytes of a file that is read: object code is some 10 KB
-GENERATOR = ("codegen", "core", "kernels", "runtime")  # what kernels may import, and so what they depend on
+GENERATOR = ("codegen", "core", "kernels", "runtime")  # packages that kernels may import, and so depend on
 _DAY = 86400
 _KEEP_SECONDS = 90 * _DAY
 _PRUNED = "pruned"  # the text under this name is the day on which old files were last removed
@@ -57,7 +57,7 @@ def _state_of_files() -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
-# Taken when this is imported, before the files that compile are, so that it is never newer than their code.
+# Taken at import, before the files that compile are imported, so that it is never newer than their code.
 _STATE = _state_of_files()
 
 
@@ -68,7 +68,7 @@ def source_state() -> str:
 
 @cache
 def generator_digest() -> str:
-    """Digest of the source text that turns specs into kernels; kept for as long as no file changes."""
+    """Digest of the source text that turns specs into kernels; it is kept as long as no file changes."""
     name = f"generator-{source_state()}"
     kept = read_text(name)
     if kept is None:
@@ -88,7 +88,8 @@ def _generator_digest() -> str:
 
 @cache
 def llvm_version() -> str:
-    """What identifies the installed llvmlite, which decides LLVM's version: its file of versions, without importing it.
+    """Identification of the installed llvmlite, which decides LLVM's version: its file of versions, without importing
+    it.
 
     (Asking importlib.metadata takes 30 ms.)
     """
@@ -127,7 +128,7 @@ def key_of_text(text: str, target: Target) -> str:
 
 
 def folder(name: str = "objects") -> AbstractContextManager[PrivateFolder | None]:
-    """A folder of the cache, open and checked; None where it cannot be used (`problem` says why)."""
+    """Folder of the cache, open and checked; None where it cannot be used (`problem` says why)."""
     base = cache_folder()
     if base is not None:
         try:
@@ -139,12 +140,12 @@ def folder(name: str = "objects") -> AbstractContextManager[PrivateFolder | None
 
 @cache
 def _tell(problem: str) -> None:
-    """Say once in a process what is wrong with the cache."""
+    """Log, once per process, the problem of the cache."""
     _log.warning("the cache is not used: %s (CENOTE_CACHE names another folder; 'off' does without)", problem)
 
 
 def problem() -> str:
-    """Why the cache cannot be used or written to, though it is on; "" when it can."""
+    """Reason why the cache cannot be used or written to, though it is on; "" when it can."""
     base = cache_folder()
     if base is None:
         return ""
@@ -161,12 +162,12 @@ def read(symbol: str, target: Target) -> bytes | None:
 
 
 def write(symbol: str, target: Target, code: bytes) -> None:
-    """Keep object code; where that cannot be done, it is only logged."""
+    """Store object code; a failure is only logged."""
     write_code(key(symbol, target), code)
 
 
 def read_text(name: str) -> str | None:
-    """A small text kept under a name."""
+    """Return the small text stored under a name."""
     content = read_code(name)
     try:
         return None if content is None else content.decode()
@@ -175,17 +176,17 @@ def read_text(name: str) -> str | None:
 
 
 def write_text(name: str, text: str) -> None:
-    """Keep a small text."""
+    """Store a small text."""
     write_code(name, text.encode())
 
 
 def _digest(name: str, body: bytes) -> bytes:
-    """Covers the name, so that a file under another's name is not taken for it."""
+    """Digest of name and content; the name is covered so that a file under another's name is not accepted."""
     return hashlib.sha256(name.encode() + b"\0" + body).digest()
 
 
 def read_code(name: str) -> bytes | None:
-    """What is kept under a key, or None when it is not there or damaged."""
+    """Return the content stored under a key, or None when it is not there or damaged."""
     with folder() as place:
         if place is None:
             return None
@@ -201,7 +202,7 @@ def read_code(name: str) -> bytes | None:
 
 
 def write_code(name: str, body: bytes) -> None:
-    """Keep object code under a key; where that cannot be done, it is only logged."""
+    """Store object code under a key; a failure is only logged."""
     with folder() as place:
         if place is None:
             return
@@ -213,7 +214,7 @@ def write_code(name: str, body: bytes) -> None:
 
 
 def prune() -> int:
-    """Once a day, remove files that nobody has read or written for 90 days; how many went."""
+    """Once a day, remove files that have not been read or written for 90 days; return their number."""
     today = str(int(time.time()) // _DAY)
     if read_text(_PRUNED) == today:
         return 0

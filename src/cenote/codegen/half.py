@@ -34,7 +34,7 @@ def _to_bfloat16(kernel: Emitter, value: Value) -> Value:
 def _from_float16(kernel: Emitter, value: Value) -> Value:
     bits = value.bits(U16).to(U32)
     magnitude = (bits & 0x7FFF) << 13
-    scaled = magnitude.bits(F32) * 2.0**112  # re-biases the exponent, subnormals included
+    scaled = magnitude.bits(F32) * 2.0**112  # corrects the bias of the exponent, subnormals included
     overflow = scaled >= 65536.0  # infinity and NaN had the largest exponent
     special = scaled.bits(U32) | 0x7F800000
     return (kernel.select(overflow, special, scaled.bits(U32)) | ((bits & 0x8000) << 16)).bits(F32)

@@ -1,7 +1,7 @@
-"""From a kernel to an address in this process: out of the cache, out of the package, or compiled; then loaded.
+"""Machine code of kernels, loaded into this process: from the cache, from the package, or compiled.
 
-Only what is in neither needs LLVM, which is imported then. `named_target` and `host_target` say for which machine code
-is generated.
+Only kernels that are in neither need LLVM, which is imported then. `named_target` and `host_target` give the target
+for which machine code is generated.
 """
 
 from __future__ import annotations
@@ -34,20 +34,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _guard = Guard()
-PERF_FOLDER = "/tmp"  # where Linux perf looks
+PERF_FOLDER = "/tmp"  # folder in which Linux perf looks
 
 
 def _llvm() -> Any:
-    """LLVM, imported when it is needed."""
+    """Import LLVM when it is needed."""
     if LLVM.orphaned:
         raise CodegenError(
             "this process was forked while another thread was using LLVM, which cannot go on here, and no process that "
             "compiles could be started: load models before forking"
         )
-    with (
-        LLVM.lock,
-        importing(),
-    ):  # a child forked amid dlopen hangs in the next dlsym, which any kernel's loading is
+    # A child forked during dlopen hangs in the next dlsym, which loading any kernel needs.
+    with LLVM.lock, importing():
         needed("llvmlite", "compiling kernels")
         return importlib.import_module("cenote.codegen.llvm")
 
@@ -66,7 +64,7 @@ def _machine() -> tuple[frozenset[str], str]:
 
 @cache
 def named_target(name: str) -> Target:
-    """A target by name ("avx512", "avx2", "generic"), "" for the host's best.
+    """Return a target by name ("avx512", "avx2", "generic"), "" for the host's best.
 
     Raises ArgumentError when the host cannot run it.
     """
@@ -75,12 +73,12 @@ def named_target(name: str) -> Target:
 
 
 def host_target() -> Target:
-    """The target code is generated for now: the host's best, or what CENOTE_TARGET forces."""
+    """Return the target for which code is generated now: the host's best, or the one that CENOTE_TARGET forces."""
     return named_target(settings.TARGET.text())
 
 
 def llvm_version() -> str:
-    """LLVM's version number (imports it)."""
+    """LLVM's version number (this imports LLVM)."""
     version: str = _llvm().version()
     return version
 
@@ -89,7 +87,7 @@ def llvm_version() -> str:
 
 
 def assembly(kernel: Emitted) -> str:
-    """The machine code of a kernel as text. (Its LLVM IR is `kernel.module()`.)"""
+    """Machine code of a kernel as text. (Its LLVM IR is `kernel.module()`.)"""
     text: str = _llvm().assembly(kernel)
     return text
 
@@ -106,10 +104,10 @@ _watchers: list[Progress] = []
 
 @contextmanager
 def watching(progress: Progress) -> Iterator[None]:
-    """While this lasts, `progress(done, total)` is called whenever a kernel has been compiled.
+    """Call `progress(done, total)` whenever a kernel has been compiled, as long as this context lasts.
 
-    It is called by the thread that wants the kernels, and may run models and functions itself; it must not wait for
-    other threads that do. What it raises ends the compilation.
+    The thread that needs the kernels makes the call. `progress` may run models and functions itself; it must not wait
+    for other threads that do. An exception from it ends the compilation.
     """
     _watchers.append(progress)
     try:
@@ -119,11 +117,12 @@ def watching(progress: Progress) -> Iterator[None]:
 
 
 def addresses(sources: Iterable[Source], target: Target, rest: Iterable[Source] = ()) -> dict[str, int]:
-    """Addresses of kernels by symbol: from this process, the disk cache, the package, or built now; loaded all at once.
+    """Return addresses of kernels by symbol: from this process, the disk cache, the package, or built now; all are
+    loaded at once.
 
-    Many at once are compiled by worker processes on all cores. Of `rest`, those that are to be compiled are missing in
-    the answer: a thread has them compiled, and who asks for them meanwhile waits. Raises CodegenError when LLVM refuses
-    a kernel or the system forbids executable memory.
+    Many at once are compiled by worker processes on all cores. Kernels of `rest` that have to be compiled are missing
+    in the result: a thread compiles them, and whoever requests them meanwhile waits. Raises CodegenError when LLVM
+    refuses a kernel or the system forbids executable memory.
     """
     wanted, others = ({source.symbol: source for source in part} for part in (sources, rest))
     with _guard.lock:
@@ -153,7 +152,8 @@ def addresses(sources: Iterable[Source], target: Target, rest: Iterable[Source] 
 
 
 def _sought(sources: Iterable[Source], target: Target, found: dict[str, bytes]) -> list[Source]:
-    """Of the kernels that this process has not loaded those that are nowhere; object code of the others is `found`."""
+    """Return the kernels that this process has not loaded and that are stored nowhere; object code of the others is
+    put into `found`."""
     missing = []
     for source in sources:
         if (source.symbol, target) not in _addresses and source.symbol not in found:
@@ -166,7 +166,7 @@ def _sought(sources: Iterable[Source], target: Target, found: dict[str, bytes]) 
 
 
 def _begin(sources: list[Source], target: Target) -> None:
-    """Have kernels compiled by a thread. What fails there fails again, and is told, where they are asked for."""
+    """Compile kernels in a thread. A failure there occurs again, and is reported, where the kernels are requested."""
 
     def work() -> None:
         try:
@@ -174,7 +174,7 @@ def _begin(sources: list[Source], target: Target) -> None:
         except Exception as error:
             _log.debug("kernels that were compiled ahead: %s", error)
 
-    with suppress(RuntimeError, MemoryError):  # no more threads: they are compiled when they are asked for
+    with suppress(RuntimeError, MemoryError):  # no more threads: they are compiled when they are requested
         threading.Thread(target=work, name="cenote-compile-rest", daemon=True).start()
 
 
@@ -197,8 +197,8 @@ def _compile(missing: list[Source], target: Target, found: dict[str, bytes]) -> 
 
 
 def _object_code(source: Source, target: Target) -> bytes:
-    """Compile in this process. The main thread has another do it: Ctrl-C must not wait for LLVM, which takes 3 s for a
-    large kernel. Nobody waits for that thread then but the interpreter at exit, and who wants LLVM next."""
+    """Compile in this process. The main thread leaves it to another thread: Ctrl-C must not wait for LLVM, which
+    takes 3 s for a large kernel. Then only the interpreter at exit, and the next user of LLVM, wait for that thread."""
     compile_now, emitted = _llvm().object_code, source.emit(target.of_level())
     answers: SimpleQueue[bytes | Exception] = SimpleQueue()
 
@@ -210,7 +210,7 @@ def _object_code(source: Source, target: Target) -> bytes:
 
     started = False
     if threading.current_thread() is threading.main_thread():
-        with suppress(RuntimeError, MemoryError):  # no more threads: it is done here
+        with suppress(RuntimeError, MemoryError):  # no more threads: compiled here
             threading.Thread(target=work, name="cenote-llvm").start()
             started = True
     if not started:
@@ -230,8 +230,8 @@ _USUAL = (
 
 
 def prepare() -> None:
-    """A model is going to be compiled. Where not even what every model needs is there, nothing is: a new installation
-    without kernels of its own; then workers start now, and are ready when it is known what they are to compile."""
+    """Prepare for the compilation of a model. If not even the kernel that every model needs is stored, none is (a new
+    installation without kernels of its own): then workers start now, and are ready when it is known what to compile."""
     target = host_target()
     if (_ALWAYS, target) in _addresses or LLVM.orphaned or find_spec("llvmlite") is None:
         return
@@ -240,12 +240,12 @@ def prepare() -> None:
 
 
 def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:
-    """Object code of kernels that this process has loaded."""
+    """Return the object code of kernels that this process has loaded."""
     return {symbol: _objects[symbol, target] for symbol in symbols}
 
 
 def adopt(found: Mapping[str, bytes], target: Target) -> dict[str, int]:
-    """Load object code that came from elsewhere (a plan file), unless the process has that kernel; addresses."""
+    """Load object code from elsewhere (a plan file), unless the process has that kernel; return addresses."""
     with _guard.lock:
         _remember(
             {symbol: code for symbol, code in found.items() if (symbol, target) not in _addresses}, target
@@ -258,7 +258,7 @@ def _remember(objects: Mapping[str, bytes], target: Target) -> None:
         return
     for symbol, address in _load(objects).items():
         _objects[symbol, target] = objects[symbol]
-        _addresses[symbol, target] = address  # last: at a fork another thread may be between the two
+        _addresses[symbol, target] = address  # last: another thread may be between the two at a fork
 
 
 def _load(objects: Mapping[str, bytes]) -> dict[str, int]:
@@ -274,7 +274,7 @@ def _load(objects: Mapping[str, bytes]) -> dict[str, int]:
 def _tell_profiler(placed: Mapping[str, loader.Placed]) -> None:
     """Append to the map in which Linux perf looks up the names of generated code.
 
-    Its name is known to everybody who can write to /tmp: a link, or a file of somebody else, is left alone.
+    Its name is known to everybody who can write to /tmp: a link, or a file of another user, is not touched.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with suppress(OSError), open(os.open(f"{PERF_FOLDER}/perf-{os.getpid()}.map", flags, 0o600), "a") as file:

@@ -1,4 +1,4 @@
-"""LLVM, through llvmlite: from a kernel's text to object code. Imported only when something must be compiled.
+"""LLVM, through llvmlite: from a kernel's text to object code. It is imported only when something must be compiled.
 
 The pipeline is SROA, instcombine, simplifycfg: the builder's text is already what we want, and the O2 pipeline adds
 70-130 ms per kernel and buys nothing (measured on the convolution kernels, LLVM 22).
@@ -39,7 +39,7 @@ _TUNED_FOR = {"x86-64-v4": "generic"}
 
 
 class Emitted(Protocol):
-    """What can be compiled: a kernel, or anything else that knows its symbol, target and module text."""
+    """Protocol of things that can be compiled: a kernel, or anything else with a symbol, a target and a module text."""
 
     @property
     def symbol(self) -> str: ...
@@ -52,7 +52,7 @@ class Emitted(Protocol):
 
 @cache
 def initialize() -> None:
-    """Make LLVM ready to generate code for this machine."""
+    """Initialise LLVM's code generation for this machine."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()  # the driver pauses with one inline instruction
@@ -72,7 +72,7 @@ def version() -> str:
 
 @cache
 def target_machine(target: Target) -> Any:
-    """LLVM's description of the target."""
+    """Return LLVM's description of the target."""
     initialize()
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=_TUNED_FOR.get(target.cpu, target.cpu),
@@ -86,7 +86,8 @@ def target_machine(target: Target) -> Any:
 
 @contextmanager
 def _strength_reduction_as_wanted(text: str) -> Iterator[None]:
-    """The switch is the process's, and others (Numba) may use LLVM here: it is off for as long as one kernel takes."""
+    """Switch loop strength reduction off while one kernel is compiled, if it asks for that: the switch is global to
+    the process, and others (Numba) may use LLVM in it."""
     off = MOVES_ADDRESSES in text
     if off:
         llvm.set_option("cenote", "-disable-lsr=true")
@@ -116,7 +117,7 @@ def optimized_module(text: str, target: Target) -> Any:
 
 
 def assembly(kernel: Emitted) -> str:
-    """The machine code of a kernel as text."""
+    """Machine code of a kernel as text."""
     text = kernel.module()
     with LLVM.lock, _strength_reduction_as_wanted(text):
         code: str = target_machine(kernel.target).emit_assembly(optimized_module(text, kernel.target))
@@ -124,7 +125,7 @@ def assembly(kernel: Emitted) -> str:
 
 
 def object_code(kernel: Emitted) -> bytes:
-    """The kernel as an object file; one that was compiled from the same text before is taken from the cache."""
+    """Object file of a kernel; one that was compiled from the same text before is taken from the cache."""
     text = kernel.module()
     key = object_cache.key_of_text(text, kernel.target)
     if found := object_cache.read_code(key):
@@ -142,11 +143,11 @@ def _linker() -> Any:
     return llvm.create_lljit_compiler()
 
 
-_libraries: list[Any] = []  # linked code lives as long as the process: addresses are handed out for good
+_libraries: list[Any] = []  # linked code lives as long as the process: addresses stay in use
 
 
 def link(objects: Mapping[str, bytes]) -> dict[str, int]:
-    """Load object files by LLVM's own linker (where `cenote.codegen.loader` cannot), and give the addresses."""
+    """Load object files by LLVM's own linker (where `cenote.codegen.loader` cannot), and return the addresses."""
     with LLVM.lock:
         builder = llvm.JITLibraryBuilder()
         for symbol, code in objects.items():

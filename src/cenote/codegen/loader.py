@@ -1,4 +1,4 @@
-"""Loads object code without LLVM: places the sections, applies the relocations, makes the result executable.
+"""Loader of object code without LLVM: places the sections, applies the relocations, makes the result executable.
 
 A process whose kernels are all in the cache then never imports LLVM (60 MB of memory and 0.1 s). Reads what LLVM writes
 for x86-64 Linux: ELF64 relocatable files, position independent. Memory is writable while it is filled and executable
@@ -59,7 +59,7 @@ class _Symbol:
 
 
 def can_load() -> bool:
-    """Is this a machine whose object files this module reads?"""
+    """Whether this module can read this machine's object files."""
     return sys.platform == "linux" and platform.machine() == "x86_64"
 
 
@@ -101,7 +101,7 @@ class _Object:
 
 
 class _Region:
-    """Memory being filled: sections first, then stubs and table entries for what lies too far away."""
+    """Memory being filled: sections first, then stubs and table entries for addresses that are too far away."""
 
     def __init__(self, nbytes: int) -> None:
         try:
@@ -114,20 +114,20 @@ class _Region:
         self._entries: dict[int, int] = {}
 
     def put(self, content: bytes, alignment: int) -> int:
-        """Append bytes; their address."""
+        """Append bytes; return their address."""
         start = -(-self.used // alignment) * alignment
         self.map[start : start + len(content)] = content
         self.used = start + len(content)
         return self.base + start
 
     def stub(self, name: bytes) -> int:
-        """A jump to a function of the C library."""
+        """Return the address of a jump to a function of the C library."""
         if name not in self._stubs:
             self._stubs[name] = self.put(_STUB + struct.pack("<Q", outside(name)), 16)
         return self._stubs[name]
 
     def entry(self, address: int) -> int:
-        """A word that holds an address."""
+        """Return the address of a word that holds an address."""
         if address not in self._entries:
             self._entries[address] = self.put(struct.pack("<Q", address), 8)
         return self._entries[address]
@@ -136,7 +136,7 @@ class _Region:
         struct.pack_into(form, self.map, place - self.base, value)
 
     def seal(self) -> None:
-        """No more writing, from now on executing. The memory stays for good: addresses have been handed out."""
+        """Make the memory executable and read-only. It is never freed: addresses have been handed out."""
         wanted = mmap.PROT_READ | 4  # PROT_EXEC
         if _libc.mprotect(ctypes.c_void_p(self.base), ctypes.c_size_t(len(self.map)), wanted):
             raise CodegenError(
@@ -150,7 +150,7 @@ def keep_for_good(owner: object) -> None:
 
 
 def load(objects: Mapping[str, bytes]) -> dict[str, Placed]:
-    """Place object files, one per symbol, and give where each symbol lies.
+    """Place object files, one per symbol, and return their addresses.
 
     Raises CodegenError for what it cannot read, and when the system forbids executable memory, CapacityError when it
     has no memory for them.
@@ -218,7 +218,7 @@ def _relocate(each: _Object, section: _Section, starts: Mapping[int, int], regio
 
 
 def outside(name: bytes) -> int:
-    """Address of a function of the C library."""
+    """Return the address of a function of the C library."""
     try:
         address = ctypes.cast(getattr(_libc, name.decode()), ctypes.c_void_p).value
     except AttributeError:

@@ -1,8 +1,8 @@
 """Transcendental functions of generated code, on float32 vectors of any lanes: at most about 2 ulp (`swish` apart).
 
-The whole range counts: results that are denormal, infinities, NaN (which comes out where it goes in) and, where the
-function has one, the sign of zero. Nothing here needs a fused multiply-add; targets without it lose a fraction of
-an ulp. `exp`, `log` and `expm1` take float64 too (2 ulp); the others are float32 alone.
+The whole range is covered: denormal results, infinities, NaN (which is passed on) and, where the function has one,
+the sign of zero. Nothing here needs a fused multiply-add; targets without it lose a fraction of an ulp. `exp`, `log`
+and `expm1` take float64 too (2 ulp); the others are float32 alone.
 
 Argument reductions are the classic ones (W. Cody and W. Waite, Software Manual for the Elementary Functions, 1980;
 the logarithm's is that of fdlibm). The polynomials are our own weighted minimax fits; the largest relative error of
@@ -21,7 +21,7 @@ from cenote.codegen.values import F32, F64, U32, U64, Scalar, Value
 
 @dataclass(frozen=True)
 class _Format:
-    """What the reductions need to know of a float type."""
+    """Constants of a float type for the reductions."""
 
     bits: Scalar
     mantissa: int
@@ -35,7 +35,7 @@ class _Format:
 
     @property
     def magic(self) -> float:
-        """Adding and subtracting it rounds to a whole number; the low bits of the sum hold that number."""
+        """Number whose addition and subtraction rounds to a whole number; the low bits of the sum hold that number."""
         return 1.5 * 2.0**self.mantissa
 
 
@@ -70,7 +70,7 @@ def _format(value: Value) -> _Format:
 
 
 def polynomial(kernel: Kernel, x: Value, coefficients: Sequence[float]) -> Value:
-    """c0 + c1 x + c2 x² …, by Horner's rule."""
+    """Compute c0 + c1 x + c2 x² …, by Horner's rule."""
     result = kernel.constant(x.type, coefficients[-1], x.lanes)
     for coefficient in reversed(coefficients[:-1]):
         result = kernel.fma(result, x, kernel.constant(x.type, coefficient, x.lanes))
@@ -78,18 +78,18 @@ def polynomial(kernel: Kernel, x: Value, coefficients: Sequence[float]) -> Value
 
 
 def copy_sign(kernel: Kernel, magnitude: Value, sign: Value) -> Value:
-    """|magnitude| with the sign bit of the other."""
+    """Return |magnitude| with the sign bit of the other."""
     return kernel.intrinsic("copysign", magnitude, sign)
 
 
 def _held(kernel: Kernel, x: Value, low: float, high: float) -> Value:
-    """Within low..high; NaN stays."""
+    """Limit to low..high; NaN stays."""
     raised = kernel.select(x < low, kernel.constant(x.type, low), x)
     return kernel.select(raised > high, kernel.constant(x.type, high), raised)
 
 
 def _reduced(kernel: Kernel, x: Value, form: _Format) -> tuple[Value, Value]:
-    """x = n ln(2) + r: the bits of n + magic, and r."""
+    """Reduce x = n ln(2) + r to the bits of n + magic, and r."""
     shifted = kernel.fma(x, kernel.constant(x.type, 1.0 / math.log(2.0)), kernel.constant(x.type, form.magic))
     n = shifted - form.magic
     high, low = (kernel.constant(x.type, -part, x.lanes) for part in (form.ln2_high, form.ln2_low))
@@ -97,12 +97,12 @@ def _reduced(kernel: Kernel, x: Value, form: _Format) -> tuple[Value, Value]:
 
 
 def _magic_bits(form: _Format) -> int:
-    """The bits of `magic`: its exponent field, and the upper half of the mantissa."""
+    """Bits of `magic`: its exponent field, and the upper half of the mantissa."""
     return (form.bias + form.mantissa << form.mantissa) | 1 << form.mantissa - 1
 
 
 def exp(kernel: Kernel, x: Value) -> Value:
-    """e^x. The power of two is applied in two steps, so that overflow and denormal results round once."""
+    """Compute e^x. The power of two is applied in two steps, so that overflow and denormal results round once."""
     form = _format(x)
     bits, r = _reduced(kernel, _held(kernel, x, form.low, form.high), form)
     series = kernel.fma(r * r, polynomial(kernel, r, form.exp), r) + 1.0
@@ -110,8 +110,8 @@ def exp(kernel: Kernel, x: Value) -> Value:
 
 
 def _scaled(kernel: Kernel, value: Value, bits: Value, form: _Format) -> Value:
-    """value * 2^n, rounded once, from the bits of n + magic: by one instruction where whole registers have it, else in
-    two steps, of which the first is exact. The results are the same."""
+    """Compute value * 2^n, rounded once, from the bits of n + magic: by one instruction where whole registers have
+    it, else in two steps, of which the first is exact. The results are the same."""
     if kernel.target.has_scale and value.lanes * value.type.nbytes % kernel.target.vector_bytes == 0:
         return _scaled_at_once(kernel, value, bits.bits(value.type) - form.magic)
     both = bits - (_magic_bits(form) - 2 * form.bias)  # n + 2 bias: positive
@@ -121,30 +121,30 @@ def _scaled(kernel: Kernel, value: Value, bits: Value, form: _Format) -> Value:
 
 
 def _scaled_at_once(kernel: Kernel, value: Value, power: Value) -> Value:
-    """value * 2^power, register by register."""
+    """Compute value * 2^power, register by register."""
     lanes = kernel.target.vector_bytes // value.type.nbytes
     name = f"llvm.x86.avx512.mask.scalef.{'ps' if value.type is F32 else 'pd'}.512"
     ir, mask = value.type.vector(lanes), f"i{lanes}"
     kernel.declare(name, f"{ir} ({ir}, {ir}, {ir}, {mask}, i32 immarg)")
-    made: list[Value] = []
+    scaled: list[Value] = []
     for at in range(0, value.lanes, lanes):
         x, n = (
             kernel.shuffle(each, each, range(at, at + lanes)) if each.lanes > lanes else each
             for each in (value, power)
         )
         text = f"call {ir} @{name}({ir} {x.text}, {ir} {n.text}, {ir} {x.text}, {mask} -1, i32 4)"
-        made.append(kernel.assign(text, value.type, lanes))
-    return kernel.joined(made)
+        scaled.append(kernel.assign(text, value.type, lanes))
+    return kernel.joined(scaled)
 
 
 def expm1(kernel: Kernel, x: Value) -> Value:
-    """e^x - 1 without cancellation near 0."""
+    """Compute e^x - 1 without cancellation near 0."""
     half = _half_expm1(kernel, _held(kernel, x, -1.7 * _format(x).mantissa, _format(x).high))
     return kernel.select(x.equals(0.0), x, half + half)
 
 
 def _half_expm1(kernel: Kernel, x: Value) -> Value:
-    """(e^x - 1) / 2 where e^x is neither tiny nor infinite; the sign of zero is lost."""
+    """Compute (e^x - 1) / 2 where e^x is neither tiny nor infinite; the sign of zero is lost."""
     form = _format(x)
     bits, r = _reduced(kernel, x, form)
     series = kernel.fma(r * r, polynomial(kernel, r, form.exp), r)
@@ -152,11 +152,11 @@ def _half_expm1(kernel: Kernel, x: Value) -> Value:
     return kernel.fma(scale, series, scale - 0.5)
 
 
-_ROOT_HALF = {U32: 0x3F3504F3, U64: 0x3FE6A09E00000000}  # bits of sqrt(1/2), about
+_ROOT_HALF = {U32: 0x3F3504F3, U64: 0x3FE6A09E00000000}  # bits of sqrt(1/2), approximately
 
 
 def log(kernel: Kernel, x: Value) -> Value:
-    """Natural logarithm: -infinity at both zeros, NaN below."""
+    """Compute the natural logarithm: -infinity at both zeros, NaN below."""
     form = _format(x)
     tiny = x < 2.0 ** (1 - form.bias)
     normal = kernel.select(tiny, x * 2.0**form.mantissa, x)
@@ -175,20 +175,20 @@ def log(kernel: Kernel, x: Value) -> Value:
     low = kernel.fma(s, half + rest, e * form.ln2_low)
     result = kernel.fma(e, kernel.constant(x.type, form.ln2_high), f - (half - low))
     infinity = kernel.constant(x.type, math.inf, x.lanes)
-    result = kernel.select(x < infinity, result, x)  # +infinity and NaN give themselves
+    result = kernel.select(x < infinity, result, x)  # of +infinity and NaN the result is the argument
     result = kernel.select(x < 0.0, kernel.constant(x.type, math.nan, x.lanes), result)
     return kernel.select(x.equals(0.0), kernel.constant(x.type, -math.inf, x.lanes), result)
 
 
 def log1p(kernel: Kernel, x: Value) -> Value:
-    """log(1 + x) for x >= 0: the logarithm of the rounded sum, corrected by what the rounding lost."""
+    """Compute log(1 + x) for x >= 0: the logarithm of the rounded sum, corrected by what the rounding lost."""
     total = x + 1.0
     infinite = x.equals(math.inf)
     return kernel.select(infinite, x, log(kernel, total) + (x - (total - 1.0)) / total)
 
 
 def tanh(kernel: Kernel, x: Value) -> Value:
-    """Hyperbolic tangent, by expm1(-2|x|)."""
+    """Compute the hyperbolic tangent, by expm1(-2|x|)."""
     least = kernel.constant(x.type, -1.7 * _format(x).mantissa, x.lanes)
     twice = kernel.absolute(x) * -2.0
     half = _half_expm1(kernel, kernel.select(twice < least, least, twice))
@@ -196,24 +196,25 @@ def tanh(kernel: Kernel, x: Value) -> Value:
 
 
 def sigmoid(kernel: Kernel, x: Value) -> Value:
-    """1 / (1 + e^-x), with a small relative error for results near 0 too."""
+    """Compute 1 / (1 + e^-x), with a small relative error for results near 0 too."""
     small = exp(kernel, -kernel.absolute(x))
     return kernel.select(x < 0.0, small, kernel.constant(x.type, 1.0, x.lanes)) / (small + 1.0)
 
 
-# e^-r for |r| <= ln(2) / 2: 7.5e-8, six tenths of a unit in the last place; a term more would gain one unit of swish.
+# e^-r for |r| <= ln(2) / 2: 7.5e-8, six tenths of a unit in the last place; another term would gain one unit of
+# swish.
 _SWISH = (1.0000001, -0.9999997, 0.49998891, -0.16667576, 0.041915629, -0.0082976194)
 
 
 def swish(kernel: Kernel, x: Value, slope: float = 1.0) -> Value:
-    """x / (1 + e^(-slope x)), in half the instructions of x * sigmoid(slope x): activations are its whole use.
+    """Compute x / (1 + e^(-slope x)), in half the instructions of x * sigmoid(slope x): used for activations only.
 
-    At most 4 units in the last place where the result is above 1e-6 in size, 6 below; what is below 1e-36 becomes
+    At most 4 units in the last place where the result is above 1e-6 in size, 6 below; results below 1e-36 become
     zero, because the power of two is applied in one step.
     """
     form = _format(x)
     scaled = x if slope == 1.0 else x * slope
-    # n + bias is the exponent field of e^-x: 0 at the one end, the power's bits are those of infinity at the other.
+    # n + bias is the exponent field of e^-x: 0 at one end; at the other the power's bits are those of infinity.
     held = _held(kernel, scaled, -(form.bias + 0.99) * math.log(2.0), form.bias * math.log(2.0))
     magic = kernel.constant(x.type, form.magic + form.bias)
     shifted = kernel.fma(held, kernel.constant(x.type, -1.0 / math.log(2.0)), magic)
@@ -234,7 +235,7 @@ _FALLING = (1.0, 0.999999702, 0.499991506, 0.166676372, 0.0418979749, 0.00829026
 
 
 def exp_falling(kernel: Kernel, x: Value) -> Value:
-    """e^x for x <= 0, in half the instructions of exp: for sums that hold e^0, which is 1.
+    """Compute e^x for x <= 0, in half the instructions of exp: for sums that hold e^0, which is 1.
 
     At most 3 units in the last place above e^-15, 7 below, 0 below 1.2e-38.
     """
@@ -255,7 +256,7 @@ def exp_falling(kernel: Kernel, x: Value) -> Value:
 
 
 def softplus(kernel: Kernel, x: Value) -> Value:
-    """log(1 + e^x)."""
+    """Compute log(1 + e^x)."""
     rest = log1p(kernel, exp(kernel, -kernel.absolute(x)))
     return kernel.select(x > 0.0, x + rest, rest)
 
@@ -283,7 +284,7 @@ _ERF_LARGE = (
 
 
 def erf(kernel: Kernel, x: Value) -> Value:
-    """Gauss error function (float32 only)."""
+    """Compute the Gauss error function (float32 only)."""
     t = kernel.absolute(x)
     near = kernel.fma(x, polynomial(kernel, x * x, _ERF_SMALL), x)
     held = kernel.select(t > 4.0, kernel.constant(x.type, 4.0), t)
@@ -292,7 +293,7 @@ def erf(kernel: Kernel, x: Value) -> Value:
 
 
 def exp2(kernel: Kernel, x: Value) -> Value:
-    """2^x (float32 only): exact for whole numbers."""
+    """Compute 2^x (float32 only): exact for whole numbers."""
     form = _SINGLE
     x = _held(kernel, x, -151.0, 129.0)
     shifted = x + form.magic
@@ -302,7 +303,8 @@ def exp2(kernel: Kernel, x: Value) -> Value:
 
 
 def power(kernel: Kernel, x: Value, y: Value) -> Value:
-    """x^y as C's pow has it (float32 only): log and exp in float64, so that the error is below 1 ulp."""
+    """Compute x^y with the special cases of C's pow (float32 only): log and exp in float64, so that the error is
+    below 1 ulp."""
     base, exponent = x.to(F64), y.to(F64)
     magnitude = kernel.absolute(base)
     logarithm = log(kernel, magnitude)
@@ -319,7 +321,7 @@ def power(kernel: Kernel, x: Value, y: Value) -> Value:
 
 
 def _whole_and_odd(kernel: Kernel, y: Value) -> tuple[Value, Value]:
-    """Whether a float64 that was a float32 is a whole number, and an odd one; from 2^24 on all are even."""
+    """Return whether a float64 that was a float32 is a whole number, and an odd one; from 2^24 on all are even."""
     held = kernel.select(kernel.absolute(y) < 2.0**24, y, kernel.constant(F64, 2.0))
     shifted = held + _DOUBLE.magic
     whole = (shifted - _DOUBLE.magic).equals(held)

@@ -1,7 +1,7 @@
 """Values of generated code: typed scalars and vectors that overload Python's operators, and typed pointers.
 
-An operator on values appends one LLVM instruction to the kernel being built. Constants fold here, so a kernel can
-write `offset + 0` or `stride * 1` without a thought.
+An operator on values appends one LLVM instruction to the kernel being built. Constants fold here, so a kernel may
+write `offset + 0` or `stride * 1` at no cost.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Scalar:
 
     @staticmethod
     def named(name: str) -> Scalar:
-        """The scalar type called "f32", "bf16", "u8" …"""
+        """Return the scalar type called "f32", "bf16", "u8" …"""
         return next(scalar for scalar in _BY_DTYPE.values() if scalar.name == name)
 
     @staticmethod
     def of(dtype: Any) -> Scalar:
-        """The scalar type of a NumPy dtype."""
+        """Return the scalar type of a NumPy dtype."""
         return _BY_DTYPE[np.dtype(dtype)]
 
 
@@ -72,7 +72,7 @@ def _to_float32(value: Number) -> float:
 F64 = Scalar("f64", "float", 64, "double")
 F32 = Scalar("f32", "float", 32, "float")
 F16 = Scalar("f16", "float", 16, "half")
-BF16 = Scalar("bf16", "float", 16, "i16")  # only stored and converted: no target does arithmetic on it
+BF16 = Scalar("bf16", "float", 16, "i16")  # only stored and converted: no target computes in it
 I64, I32, I16, I8 = (Scalar(f"i{bits}", "int", bits, f"i{bits}") for bits in (64, 32, 16, 8))
 U64, U32, U16, U8 = (Scalar(f"u{bits}", "uint", bits, f"i{bits}") for bits in (64, 32, 16, 8))
 BOOL = Scalar("bool", "bool", 1, "i1")
@@ -98,7 +98,7 @@ _BY_DTYPE: dict[np.dtype[Any], Scalar] = {
 
 
 class Emitter(Protocol):
-    """What a value may ask of the kernel that it belongs to: to append instructions."""
+    """Protocol of the kernel that a value belongs to: it appends instructions."""
 
     target: Target
 
@@ -196,7 +196,7 @@ class Value:
         return self.kernel.constant(self.type, other, self.lanes) / self
 
     def __floordiv__(self, other: Value | Number) -> Value:
-        """Integer division, toward zero; by zero is undefined: check before."""
+        """Divide integers, toward zero; division by zero is undefined: check before."""
         if _is_constant(other, 1):
             return self
         return self._arithmetic(other, {"int": "sdiv", "uint": "udiv"}, _quotient)
@@ -284,7 +284,7 @@ class Value:
         )
 
     def bits(self, type: Scalar) -> Value:
-        """The same bits as another type of the same size."""
+        """Reinterpret the bits as another type of the same size."""
         if self.type.ir == type.ir:
             return Value(self.kernel, type, self.lanes, self.text, self.constant)
         return self.kernel.assign(
@@ -292,12 +292,12 @@ class Value:
         )
 
     def lane(self, index: int) -> Value:
-        """One lane of a vector."""
+        """Return one lane of a vector."""
         return self.kernel.assign(f"extractelement {self.ir} {self.text}, i32 {index}", self.type, 1)
 
 
 def _conversion(from_: Scalar, type: Scalar) -> str:
-    """The LLVM instruction that converts between two types, neither emulated."""
+    """Return the LLVM instruction that converts between two types, neither emulated."""
     if from_.is_float and type.is_float:
         return "fpext" if type.bits > from_.bits else "fptrunc"
     if from_.is_float:
@@ -321,7 +321,7 @@ def _quotient(a: int, b: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Pointer:
-    """An address with an element type. Offsets count elements and may be numbers or i64 values."""
+    """Address with an element type. Offsets count elements and may be numbers or i64 values."""
 
     kernel: Emitter
     element: Scalar
@@ -333,7 +333,8 @@ class Pointer:
         return self._moved("getelementptr inbounds", offset)
 
     def offset_unchecked(self, offset: Value | int) -> Pointer:
-        """As +, but the address may leave the memory that this one belongs to, where nothing may be read or written."""
+        """Add like +, but the address may leave the memory that this one belongs to; outside nothing may be read or
+        written."""
         return self if _is_constant(offset, 0) else self._moved("getelementptr", offset)
 
     def _moved(self, instruction: str, offset: Value | int) -> Pointer:
@@ -342,23 +343,23 @@ class Pointer:
         return Pointer(self.kernel, self.element, moved.text)
 
     def cast(self, element: Scalar) -> Pointer:
-        """The same address with another element type."""
+        """Return the same address with another element type."""
         return Pointer(self.kernel, element, self.text)
 
     def load(self, offset: Value | int = 0, lanes: int = 1, mask: Value | None = None) -> Value:
-        """`lanes` consecutive elements; lanes outside the mask are not read and come as zero."""
+        """Load `lanes` consecutive elements; lanes outside the mask are not read and become zero."""
         return self.kernel.load(self + offset, lanes, mask)
 
     def store(self, value: Value, offset: Value | int = 0, mask: Value | None = None) -> None:
-        """Write the value's lanes to consecutive elements; lanes outside the mask are left alone."""
+        """Write the value's lanes to consecutive elements; lanes outside the mask are not written."""
         self.kernel.store(value, self + offset, mask)
 
     def broadcast(self, offset: Value | int, lanes: int) -> Value:
-        """One element in every lane."""
+        """Load one element into every lane."""
         return self.kernel.splat(self.load(offset), lanes)
 
 
 def index_vector(indices: Sequence[int]) -> str:
-    """LLVM constant for a shuffle's lane numbers (-1: any)."""
+    """Return the LLVM constant for a shuffle's lane numbers (-1: any)."""
     inner = ", ".join("i32 poison" if index < 0 else f"i32 {index}" for index in indices)
     return f"<{len(indices)} x i32> <{inner}>"

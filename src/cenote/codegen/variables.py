@@ -1,4 +1,4 @@
-"""What generated code may change: values and addresses in stack slots, which LLVM's SROA pass turns into registers."""
+"""Mutable state of generated code: values and addresses in stack slots, which LLVM's SROA pass turns into registers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cenote.codegen.values import I64, Emitter, Pointer, Value
 
 
 class SlotEmitter(Emitter, Protocol):
-    """What variables ask of the kernel they belong to."""
+    """Protocol of the kernel that variables belong to."""
 
     def line(self, text: str) -> None: ...
 
@@ -35,7 +35,7 @@ class Variable:
 
 
 class Cursor:
-    """An address that generated code moves: what lies at constants from it is reached without arithmetic."""
+    """Address that generated code moves: places at constant distances from it are reached without arithmetic."""
 
     def __init__(self, kernel: SlotEmitter, start: Pointer) -> None:
         self.kernel, self.element = kernel, start.element
@@ -44,15 +44,15 @@ class Cursor:
 
     @property
     def at(self) -> Pointer:
-        """Where it is now."""
+        """Present address."""
         return Pointer(
             self.kernel, self.element, self.kernel.assign(f"load ptr, ptr {self.slot}", I64, 1).text
         )
 
     def move(self, elements: Value | int) -> None:
-        """On by so many elements; it may leave the memory that it was in, where nothing may be read or written."""
+        """Move by so many elements; the address may leave its memory, but nothing may be read or written there."""
         self.put(self.at.offset_unchecked(elements))
 
     def put(self, place: Pointer) -> None:
-        """To another address."""
+        """Set another address."""
         self.kernel.line(f"store ptr {place.text}, ptr {self.slot}")

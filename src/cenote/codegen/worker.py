@@ -1,6 +1,6 @@
-"""Compiles kernels in processes of their own, on all cores, so that the caller never loads LLVM.
+"""Compilation of kernels in processes of their own, on all cores, so that the caller never loads LLVM.
 
-`compile_in_processes` starts `python -m cenote.codegen.worker` a few times and deals out kernel specs, one at a time,
+`compile_in_processes` starts `python -m cenote.codegen.worker` a few times and hands out kernel specs, one at a time,
 to whichever worker is free; each answers with object code. LLVM's Python binding holds one lock around every call, so
 threads would not help; and a process that has compiled keeps 60 MB of LLVM that it never needs again.
 """
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from cenote.codegen.llvm import Emitted
 
 _log = logging.getLogger(__name__)
-_FEW = 4  # kernels that are compiled sooner than a worker has started (0.3 s)
+_FEW = 4  # kernels that are compiled sooner than a worker starts (0.3 s)
 _EACH = 3  # kernels that make another worker worth its start: 0.1 s each (AVX-512, the mean of 60)
 
 
 class Source(Protocol):
-    """What a worker can turn into a kernel: picklable, knows its symbol."""
+    """Protocol of things that a worker can turn into a kernel: picklable, with a symbol."""
 
     @property
     def symbol(self) -> str: ...
@@ -47,13 +47,13 @@ class Source(Protocol):
 
 
 def worth_processes(kernels: int) -> bool:
-    """Are there so many kernels that workers are done sooner?"""
+    """Whether there are so many kernels that workers finish sooner."""
     return kernels > _FEW and bool(sys.executable)
 
 
 @contextmanager
 def timed(symbol: str) -> Iterator[None]:
-    """Logs how long a kernel took to compile."""
+    """Log the time that a kernel took to compile."""
     begin = time.perf_counter()
     yield
     _log.debug("compiled %s in %.0f ms", symbol, 1e3 * (time.perf_counter() - begin))
@@ -62,9 +62,10 @@ def timed(symbol: str) -> Iterator[None]:
 def compile_in_processes(
     sources: Sequence[Source], target: Target, done: Callable[[str, bytes], None]
 ) -> list[Source]:
-    """Compile, calling `done(symbol, object code)` for each; what could not be compiled here is returned.
+    """Compile, calling `done(symbol, object code)` for each; return the sources that could not be compiled here.
 
-    Raises CodegenError when LLVM refuses a kernel. A worker that cannot start or dies leaves its kernels to the caller.
+    Raises CodegenError when LLVM refuses a kernel. A worker that cannot start or dies leaves its kernels to the
+    caller.
     """
     work, answers = deque(sources), SimpleQueue[tuple[Source, bytes | str | None] | None]()
     crew = [
@@ -73,7 +74,7 @@ def compile_in_processes(
     left: list[Source] = []
     running = sum(server.start() for server in crew)
     try:
-        while running:  # here, not in the servers' threads: `done` may use what this thread has locked
+        while running:  # here, not in the servers' threads: `done` may use locks that this thread holds
             answer = answers.get()
             if answer is None:
                 running -= 1
@@ -92,7 +93,7 @@ def compile_in_processes(
 
 
 class _Server:
-    """A thread that puts questions to a worker process and queues its answers; None is the last."""
+    """Thread that puts questions to a worker process and queues its answers; None is the last."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class _Server:
         self.killed = False
 
     def start(self) -> bool:
-        """False where the system starts no more threads."""
+        """Start the thread; False where the system starts no more threads."""
         try:
             threading.Thread(target=self._serve, name="cenote-compile", daemon=True).start()
         except (RuntimeError, MemoryError):
@@ -139,13 +140,13 @@ class _Server:
 
 
 _ready: list[subprocess.Popen[bytes]] = []  # workers that wait for their first question
-_PATIENCE = 30.0  # seconds until a worker that is asked nothing is ended
-_clocks: list[threading.Timer] = []  # that end them; none while no worker waits
+_PATIENCE = 30.0  # seconds until an idle worker is ended
+_clocks: list[threading.Timer] = []  # timers that end them; none while no worker waits
 
 
 def start_early(modules: Sequence[str]) -> None:
-    """Start a worker for each core, for kernels that will be wanted soon: they import LLVM and these modules while this
-    process reads a model. Those that are asked nothing are ended after a while: a model of any size may never run."""
+    """Start a worker for each core, for kernels that will be needed soon: they import LLVM and these modules while
+    this process reads a model. Idle ones are ended after a while: a model of any size may never run."""
     started: list[subprocess.Popen[bytes]] = []
     while len(_ready) < physical_cores() and (process := _started(modules)) is not None:
         _ready.append(process)
@@ -157,14 +158,14 @@ def start_early(modules: Sequence[str]) -> None:
     try:
         clock.start()
         _clocks.append(clock)
-    except (RuntimeError, MemoryError):  # no thread to be had: nothing would end them
+    except (RuntimeError, MemoryError):  # no thread available: nothing would end them
         _end_idle(started)
 
 
 def _end_idle(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """End those of these workers that still wait, and close their pipes."""
     for process in processes:
-        with suppress(ValueError):  # it has been taken
+        with suppress(ValueError):  # another call has taken it
             _ready.remove(process)
             process.kill()
             _close(process)
@@ -172,13 +173,13 @@ def _end_idle(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def _stop_clocks() -> None:
-    """Once no worker waits."""
+    """Stop the timers once no worker waits."""
     while _clocks and not _ready:
         _clocks.pop().cancel()
 
 
 def _taken() -> subprocess.Popen[bytes] | None:
-    """A worker that waits, or a new one."""
+    """Return a worker that waits, or a new one."""
     while _ready:
         process = _ready.pop()
         _stop_clocks()
@@ -189,15 +190,15 @@ def _taken() -> subprocess.Popen[bytes] | None:
 
 
 def _started(modules: Sequence[str] = ()) -> subprocess.Popen[bytes] | None:
-    """A worker; None where the system starts no more processes (a sandbox, an emulator)."""
+    """Start a worker; None where the system starts no more processes (a sandbox, an emulator)."""
     with importing():
         import subprocess  # 4 ms, which a process that compiles nothing need not spend
 
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
-        # No fork meanwhile: Popen waits until nobody has the pipe any more by which it learns of a failure, and a child
-        # would have it for its whole life.
+        # No fork meanwhile: Popen waits until nobody else has the pipe by which it learns of a failure, and a forked
+        # child would keep it for its whole life.
         with importing():
             return subprocess.Popen(
                 [sys.executable, "-m", "cenote.codegen.worker", *modules],
@@ -213,24 +214,24 @@ def _started(modules: Sequence[str] = ()) -> subprocess.Popen[bytes] | None:
 
 def _close(process: subprocess.Popen[bytes]) -> None:
     for pipe in filter(None, (process.stdin, process.stdout)):
-        with suppress(OSError):  # it has gone with a question unread; closed it is all the same
+        with suppress(OSError):  # it has ended with a question unread; the pipe is closed all the same
             pipe.close()
     process.wait()
 
 
 def end_ready() -> None:
-    """End the workers that nobody has asked: at exit."""
+    """End the idle workers, at exit."""
     _end_idle(tuple(_ready))
 
 
 atexit.register(end_ready)
-os.register_at_fork(after_in_child=_ready.clear)  # they are the parent's
+os.register_at_fork(after_in_child=_ready.clear)  # they belong to the parent
 os.register_at_fork(after_in_child=_clocks.clear)
 
 
 @contextmanager
 def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
-    """A worker for a while, or None."""
+    """Lend a worker for a while, or None."""
     process = _taken()
     if process is None:
         yield None
@@ -238,7 +239,8 @@ def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
     try:
         yield process
         with suppress(OSError, ValueError):
-            # Said, not shown by closing the pipe: a process forked meanwhile has the pipe's end too.
+            # The end is sent as a message: closing the pipe does not show it, for a process forked meanwhile has its
+            # end too.
             _send(process.stdin, b"")  # type: ignore[arg-type]  # there is a pipe
     except BaseException:
         process.kill()
@@ -248,7 +250,7 @@ def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
 
 
 def _ask(process: subprocess.Popen[bytes], question: Any) -> bytes | str | None:
-    """A worker's answer: object code, the text of a failure, or None when the worker is gone."""
+    """Return a worker's answer: object code, the text of a failure, or None when the worker is gone."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -276,11 +278,11 @@ def _receive(stream: IO[bytes]) -> bytes | None:
 
 
 def serve_forever() -> None:
-    """A worker's life: answer questions until the caller says goodbye with an empty one, or closes the pipe."""
-    # Ctrl-C reaches the whole group; the caller decides what ends
+    """Answer questions until the caller sends an empty one, or closes the pipe."""
+    # Ctrl-C reaches the whole process group; the caller decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing else may write between the answers
+    os.dup2(2, 1)  # so that nothing else writes between the answers
     llvm = importlib.import_module("cenote.codegen.llvm")
     for name in sys.argv[1:]:
         importlib.import_module(name)
@@ -288,7 +290,7 @@ def serve_forever() -> None:
         try:
             source, target = pickle.loads(question)
             answer = b"+" + llvm.object_code(source.emit(target.of_level()))
-        except Exception as error:  # whatever it is, the caller raises it
+        except Exception as error:  # whatever it is, it is raised by the caller
             answer = b"-" + f"{type(error).__name__}: {error}".encode()
         _send(answers, answer)
 

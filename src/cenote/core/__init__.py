@@ -1,4 +1,4 @@
-"""Types, errors, the target machine and settings: what every other package stands on.
+"""Types, errors, the target machine and settings: the base of every other package.
 
 It refuses platforms on which nothing else could even be imported: Cenote needs the system calls of Linux, 64-bit
 machine code and CPython's memory layout of arrays.
@@ -19,9 +19,10 @@ class UnsupportedPlatformError(UnsupportedError, ImportError):
 
 
 def check_platform(system: str, machine: str, python: str, bits: int) -> None:
-    """Raise UnsupportedPlatformError, which says what would help, for what Cenote cannot run on.
+    """Raise UnsupportedPlatformError, which names the remedy, for a platform that Cenote cannot run on.
 
-    `system`: as sys.platform; `machine`: as uname; `python`: as sys.implementation.name; `bits`: of its addresses.
+    `system`: as sys.platform; `machine`: as uname; `python`: as sys.implementation.name; `bits`: the width of its
+    addresses.
     """
     here = f"this is {system} on {machine or 'an unknown processor'}, {python}, {bits} bits"
     what = "Cenote runs on Linux, x86-64 or aarch64, with 64-bit CPython"
@@ -43,4 +44,4 @@ def check_this_platform() -> None:
     check_platform(sys.platform, machine, sys.implementation.name, 64 if sys.maxsize > 1 << 32 else 32)
 
 
-check_this_platform()  # before anything asks for what only Linux has
+check_this_platform()  # before anything uses what only Linux has

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class cached_property(Generic[T]):  # noqa: N801  (the name that readers know)
-    """A method's result as an attribute, kept in the instance's `__dict__`."""
+    """Decorator that makes a method's result an attribute, kept in the instance's `__dict__`."""
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         self.function, self.__doc__ = function, function.__doc__

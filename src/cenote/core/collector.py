@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, paused while a model is prepared.
+"""Pause of Python's cyclic garbage collector while a model is prepared.
 
 Preparing makes hundreds of small objects per node, nearly all of which live on and none of which are cycles worth
 finding: the collector goes through them again and again. It took 24 to 40 % of the time of loading 20,000 nodes (CPU
@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from cenote.core.locks import Guard
 
 _guard = Guard()
-_preparing: set[object] = set()  # one for each block that is under way
-_paused = False  # by us: a program that keeps the collector off keeps it off
+_preparing: set[object] = set()  # one for each block in progress
+_paused = False  # whether we paused it: a program that keeps the collector off keeps it off
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No cyclic collection by any thread of the process while this lasts; several threads may be inside."""
+    """Stop cyclic collections by all threads of the process while this context lasts; several threads may be inside."""
     global _paused
     block = object()
     try:  # Ctrl-C may arrive after any call, and must not leave the collector off
@@ -42,7 +42,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def _after_fork() -> None:
-    """The threads that were preparing something are not in the child."""
+    """Reset the state in a child, which lacks the threads that were preparing something."""
     global _paused
     _preparing.clear()
     if _paused:

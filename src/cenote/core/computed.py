@@ -1,4 +1,4 @@
-"""Arrays and answers that functions make of Sizes."""
+"""Arrays and numbers that functions compute from Sizes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class SizedArray(np.ndarray):
-    """A small array with Sizes among its elements: what shapes are computed with. It holds objects; `kind` is the dtype
+    """Small array with Sizes among its elements: shapes are computed with it. It holds objects; `kind` is the dtype
     that it stands for."""
 
     kind: np.dtype[Any]
 
     @staticmethod
     def of(elements: Any, kind: np.dtype[Any]) -> SizedArray:
-        """From an array, or nested sequences, of objects."""
+        """Make an array of an array, or nested sequences, of objects."""
         array = np.asarray(elements, object).view(SizedArray)
         array.kind = kind
         return array
@@ -31,7 +31,7 @@ class SizedArray(np.ndarray):
 
     @property
     def owner(self) -> Any:
-        """The trace of its Sizes."""
+        """Trace of its Sizes."""
         return next(item.trace for item in self.reshape(-1) if is_size(item))
 
     def table(self) -> Table:
@@ -39,25 +39,25 @@ class SizedArray(np.ndarray):
         return Table(self.owner, "array_of", tuple(self.reshape(-1)), self.kind.name, self.shape)
 
     def at_hand(self) -> np.ndarray[Any, Any]:
-        """The array for the shapes at hand."""
+        """Array for the shapes at hand."""
         return np.asarray(self.table().value)
 
 
 def has_sizes(value: object) -> bool:
-    """Is it an array with Sizes among its elements?"""
+    """Whether a value is an array with Sizes among its elements."""
     return isinstance(value, np.ndarray) and value.dtype == object and any(map(is_size, value.reshape(-1)))
 
 
 class Table(Formula):
-    """An array that a function makes of Sizes."""
+    """Array that a function computes from Sizes."""
 
     __slots__ = ()
 
 
 def computed(make: Callable[..., T], *arguments: Any) -> T:
-    """What a function makes of numbers: now, or, where Sizes are among them, for every set of sizes anew.
+    """Call a function of numbers: now, or, where Sizes are among them, anew for every set of sizes.
 
-    `make` is a function of a module, which takes numbers, texts and tuples of them, and asks its questions itself.
+    `make` is a function of a module, which takes numbers, texts and tuples of them, and does its own comparisons.
     """
     trace = _trace_of(arguments)
     if trace is None:
@@ -66,7 +66,7 @@ def computed(make: Callable[..., T], *arguments: Any) -> T:
 
 
 def number_of(make: Callable[..., float], *arguments: Any) -> float:
-    """What a function makes of numbers, itself a number, as `computed` does it."""
+    """Call a function of numbers that returns a number, as `computed` does."""
     trace = _trace_of(arguments)
     if trace is None:
         return make(*arguments)
@@ -74,7 +74,7 @@ def number_of(make: Callable[..., float], *arguments: Any) -> float:
 
 
 def whole_of(make: Callable[..., int], low: int, high: int, *arguments: Any) -> int:
-    """What a function makes of numbers, a whole number from `low` to `high`, as `computed` does it."""
+    """Call a function of numbers that returns a whole number from `low` to `high`, as `computed` does."""
     trace = _trace_of(arguments)
     if trace is None:
         return make(*arguments)
@@ -82,8 +82,8 @@ def whole_of(make: Callable[..., int], low: int, high: int, *arguments: Any) -> 
 
 
 def known(ask: Callable[..., int], *arguments: Any, general: int | None = None) -> int:
-    """The answer of a function of numbers, a whole number; where Sizes are among them, what is compiled holds for the
-    sizes for which it is the same; for all, where it is `general`."""
+    """Return the answer of a function of numbers, a whole number. Where Sizes are among them, the compiled result
+    holds for the sizes that give the same answer; for all sizes, where the answer is `general`."""
     trace = _trace_of(arguments)
     if trace is None:
         return ask(*arguments)

@@ -1,7 +1,7 @@
 """Values that are no tensors: sequences of tensors, and optionals.
 
-Between operators every value is an array, these too: an array without axes whose one element, a `Held`, is what the
-value really is. No program touches it; the operators that do run on the host between the stages of a model.
+Between operators every value is an array, these too: an array without axes whose one element, a `Held`, has the
+content. No program touches it; the operators that do run on the host between the stages of a model.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A tuple of arrays (a sequence), None (an optional that holds nothing), or an array (one that holds it)."""
+    """Content: a tuple of arrays (a sequence), None (an empty optional), or an array (an optional with a content)."""
 
     content: tuple[Array, ...] | Array | None
 
 
 def packed(content: tuple[Array, ...] | Array | None) -> Array:
-    """A sequence or an optional as an array without axes."""
-    made: Array = np.empty((), object)
-    made[()] = Held(content)
-    return made
+    """Return a sequence or an optional as an array without axes."""
+    array: Array = np.empty((), object)
+    array[()] = Held(content)
+    return array
 
 
 def content_of(value: Array) -> tuple[Array, ...] | Array | None:
-    """What a value is: itself where it is a tensor."""
+    """Return the content of a value: a tensor is its own content."""
     if value.dtype == object and not value.shape:
         item = value.item()
         if isinstance(item, Held):
@@ -44,7 +44,7 @@ def content_of(value: Array) -> tuple[Array, ...] | Array | None:
 
 
 def items_of(value: Array, what: str) -> tuple[Array, ...]:
-    """The tensors of a sequence. Raises ModelError for what is none; `what` names it."""
+    """Return the tensors of a sequence. Raises ModelError for other values; `what` names the value."""
     content = content_of(value)
     if not isinstance(content, tuple):
         kind = "an optional that holds nothing" if content is None else "a tensor"
@@ -53,13 +53,13 @@ def items_of(value: Array, what: str) -> tuple[Array, ...]:
 
 
 def taken(given: Any, form: str, dtype: str) -> Array:
-    """What a caller gives for an input: a list of arrays for a "sequence", an array or None for an "optional", a list
-    or None for an "optional sequence".
+    """Return as an array what a caller passes for an input: a list of arrays for a "sequence", an array or None for
+    an "optional", a list or None for an "optional sequence".
 
     `dtype` is that of the arrays ("object": strings). Raises InputError for anything else.
     """
     if isinstance(given, np.ndarray) and isinstance(content_of(given), tuple | None):
-        return given  # packed already: a body of the model runs on it
+        return given  # packed already: a subgraph of the model runs on it
     if isinstance(given, list | tuple) and form != "optional":
         return packed(tuple(_element(item, dtype) for item in given))
     if form != "sequence" and given is None:
@@ -79,12 +79,12 @@ def _element(item: Any, dtype: str) -> Array:
 
 
 def all_tensors(values: Sequence[Array]) -> bool:
-    """True where none is a sequence, an optional, or of strings."""
+    """Whether no value is a sequence, an optional, or of strings."""
     return all(value.dtype != object for value in values)
 
 
 def given_back(value: Array) -> Any:
-    """What a caller gets: a list of arrays for a sequence, None for an optional that holds nothing, else the array."""
+    """Return what a caller gets: a list of arrays for a sequence, None for an empty optional, else the array."""
     content = content_of(value)
     if isinstance(content, tuple):
         return [np.array(item) for item in content]
@@ -92,7 +92,7 @@ def given_back(value: Array) -> Any:
 
 
 def joined(items: Sequence[Array], what: str) -> Array:
-    """Tensors of one shape along a new first axis. Raises ModelError where they differ."""
+    """Stack tensors of one shape along a new first axis. Raises ModelError where they differ."""
     if any(item.shape != items[0].shape or item.dtype != items[0].dtype for item in items):
         first = items[0]
         other = next(item for item in items if item.shape != first.shape or item.dtype != first.dtype)

@@ -1,7 +1,7 @@
-"""The resolved sizes of one convolution: what an operator's attributes and its inputs' shapes come to.
+"""Resolved sizes of one convolution, from an operator's attributes and its inputs' shapes.
 
-Spatial things are tuples over 1 to 3 axes; `deep` gives them over (depth, height, width), which is what the
-kernels compute on: a 1-D convolution is one of height 1.
+Spatial sizes are tuples over 1 to 3 axes; `deep` gives them over (depth, height, width), on which the kernels
+compute: a 1-D convolution is one of height 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ConvShape:
-    """x (n, channels, *size) with w (filters, channels / groups, *window) gives y (n, filters, *out)."""
+    """Sizes of a convolution: x (n, channels, *size) with w (filters, channels / groups, *window) gives y (n, filters,
+    *out).
+    """
 
     n: int
     channels: int
@@ -48,7 +50,7 @@ class ConvShape:
 
     @property
     def pixels(self) -> int:
-        """Output pixels of one image."""
+        """Number of output pixels of one image."""
         return math.prod(self.out)
 
     @property
@@ -57,7 +59,7 @@ class ConvShape:
 
     @property
     def operations(self) -> int:
-        """Multiply-adds counted as 2, as if no tap fell into the padding."""
+        """Operations: multiply-adds counted as 2, as if no tap fell into the padding."""
         return 2 * self.n * self.filters * self.pixels * self.group_channels * self.taps
 
     @property
@@ -67,28 +69,29 @@ class ConvShape:
 
     @property
     def axes(self) -> tuple[AxisWindow, ...]:
-        """The windows along each spatial axis."""
-        found = []
+        """Windows along each spatial axis."""
+        windows = []
         for axis in range(self.rank):
             begin, end = self.pads[axis]
             sizes = self.size[axis], self.window[axis], self.strides[axis], self.dilations[axis]
-            found.append(AxisWindow(*sizes, begin, end, self.out[axis]))
-        return tuple(found)
+            windows.append(AxisWindow(*sizes, begin, end, self.out[axis]))
+        return tuple(windows)
 
     @property
     def halo(self) -> Pairs:
-        """Rows of zeros a kernel reads around the input; never negative, and enough for every window."""
+        """Widths of the border of zeros that a kernel reads around the input; never negative, and enough for every
+        window."""
         borders = []
         for axis in range(self.rank):
             begin, end = self.pads[axis]
             last = (self.out[axis] - 1) * self.strides[axis] + self.reach[axis] - begin
             needed = last - self.size[axis]
-            borders.append((begin, max(0, end if is_size(needed) else needed)))  # never more than the padding
+            borders.append((begin, max(0, end if is_size(needed) else needed)))  # at most the padding
         return tuple(borders)
 
     @property
     def is_pointwise(self) -> bool:
-        """A 1x1 window that moves by one and needs no padding: a matrix product over the pixels."""
+        """Whether a 1x1 window moves by one and needs no padding: a matrix product over the pixels."""
         ones = all(k == 1 for k in self.window) and all(s == 1 for s in self.strides)
         return ones and not any(begin or end for begin, end in self.pads)
 
@@ -111,7 +114,7 @@ def _lead(values: tuple[T, ...], first: T, count: int) -> tuple[T, ...]:
 
 
 def pairs_from_onnx(op: str, pads: Sequence[int]) -> Pairs:
-    """ONNX lists all begins, then all ends."""
+    """Return (begin, end) per axis from ONNX's pads, which list all begins, then all ends."""
     if len(pads) % 2:
         raise ArgumentError(f"{op}: pads {tuple(pads)} must hold a begin and an end per axis")
     half = len(pads) // 2
@@ -119,7 +122,7 @@ def pairs_from_onnx(op: str, pads: Sequence[int]) -> Pairs:
 
 
 def check_auto_pad(op: str, auto_pad: str) -> str:
-    """One of AUTO_PADS; some exporters write an empty one for NOTSET."""
+    """Return one of AUTO_PADS; some exporters write an empty one for NOTSET."""
     if auto_pad and auto_pad not in AUTO_PADS:
         raise ArgumentError(f"{op}: auto_pad '{auto_pad}' is not known ({', '.join(AUTO_PADS)})")
     return auto_pad or "NOTSET"
@@ -128,7 +131,7 @@ def check_auto_pad(op: str, auto_pad: str) -> str:
 def resolve_pads(
     op: str, auto_pad: str, pads: Pairs, size: Sequence[int], reach: Sequence[int], strides: Sequence[int]
 ) -> Pairs:
-    """Pads of a convolution; with `auto_pad` the explicit ones count for nothing, as in ONNX Runtime."""
+    """Return the pads of a convolution; with `auto_pad` the explicit ones are ignored, as in ONNX Runtime."""
     if check_auto_pad(op, auto_pad) == "NOTSET":
         return padding_pairs(op, pads, len(size))
     if auto_pad == "VALID":
@@ -143,7 +146,7 @@ def resolve_pads(
 def output_size(
     op: str, size: Sequence[int], reach: Sequence[int], strides: Sequence[int], pads: Pairs
 ) -> tuple[int, ...]:
-    """Output extents; ShapeError when the window does not fit into the padded input."""
+    """Return output extents; ShapeError when the window does not fit into the padded input."""
     out = []
     for axis, (extent, covered, stride, (begin, end)) in enumerate(
         zip(size, reach, strides, pads, strict=True)

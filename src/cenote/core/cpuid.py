@@ -1,4 +1,4 @@
-"""What an x86-64 processor can do, asked by its own instruction, CPUID: 0.2 ms, without LLVM and without /proc.
+"""Features of an x86-64 processor, read by its own instruction, CPUID: 0.2 ms, without LLVM and without /proc.
 
 Features have LLVM's names. Those whose registers the system does not save (XGETBV) do not count.
 """
@@ -37,20 +37,21 @@ _IN_YMM = ("avx", "avx2", "fma", "f16c")
 
 
 def can_ask() -> bool:
-    """Is this a processor and a system on which `features` works?"""
+    """Whether `features` works on this processor and system."""
     return os.name == "posix" and platform.machine().lower() in {"x86_64", "amd64"}
 
 
 @cache
 def features() -> frozenset[str]:
-    """The features out of those above that this processor has and the system supports.
+    """Return the features out of those above that this processor has and the system supports.
 
-    None where memory cannot be made executable: no kernel runs there either. Raises CapacityError where there is no
-    memory for the question: a lower level would be slower, and give other last bits, for the process's whole life.
+    The set is empty where memory cannot be made executable: no kernel runs there either. Raises CapacityError where
+    there is no memory for the query: a lower level would be slower, and give other last bits, for the rest of the
+    process.
     """
     try:
         code = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError as error:  # kept by no cache: next time there may be room
+    except OSError as error:  # not cached: next time there may be memory
         raise CapacityError(f"no memory to ask what the processor can do ({error})") from error
     code[: len(_CPUID)] = _CPUID
     code[_XGETBV_AT : _XGETBV_AT + len(_XGETBV)] = _XGETBV
@@ -76,13 +77,14 @@ def _features(address: int) -> frozenset[str]:
         ask(leaf, 0, ctypes.addressof(words))
         return list(words)
 
-    # 0 and 0x80000000 give the last leaf that there is: what is asked beyond it answers as another.
+    # 0 and 0x80000000 give the last leaf that exists: a leaf beyond it gets the answer of another.
     answers = {leaf: answer(leaf) for leaf in (1, 7, 0x80000001) if leaf <= answer(leaf & 0x80000000)[0]}
     return supported(answers, saved)
 
 
 def supported(answers: Mapping[int, Sequence[int]], saved: Callable[[], int]) -> frozenset[str]:
-    """The features that the answers to CPUID name; `saved` runs XGETBV, which faults where OSXSAVE is not set."""
+    """Return the features that the answers to CPUID name; `saved` runs XGETBV, which faults where OSXSAVE
+    is not set."""
 
     def has(leaf: int, register: int, bit: int) -> bool:
         return bool(leaf in answers and answers[leaf][register] >> bit & 1)

@@ -7,7 +7,7 @@
     ├── ShapeError         shapes or ranks do not fit (also a ValueError)
     ├── DTypeError         element types do not fit (also a TypeError)
     ├── ArgumentError      an attribute or argument is out of range (also a ValueError)
-    ├── InputError         what the caller passed to a model does not fit it (also a ValueError)
+    ├── InputError         an argument passed to a model does not fit it (also a ValueError)
     ├── CapacityError      more memory is needed than there is (also a MemoryError)
     ├── CodegenError       a generated kernel could not be built or loaded (also a RuntimeError)
     └── UnavailableError   a server has no room for a request, or is closing (also a RuntimeError)
@@ -28,7 +28,7 @@ class CenoteError(Exception):
     """Base of every error raised on purpose."""
 
     def located(self, where: str) -> Self:
-        """The same error, its message preceded by where it happened (a node, a file)."""
+        """Return the same error, its message preceded by the place where it happened (a node, a file)."""
         return type(self)(f"{where}: {self}")
 
 
@@ -37,7 +37,7 @@ class ModelError(CenoteError, ValueError):
 
 
 class MissingFileError(ModelError, FileNotFoundError):
-    """The model's file is not there. `filename` and `errno` are those of a FileNotFoundError."""
+    """Error for a model's file that does not exist. `filename` and `errno` are those of a FileNotFoundError."""
 
     def __init__(self, message: str, filename: str | None = None) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class MissingFileError(ModelError, FileNotFoundError):
 
 
 class UnsupportedError(CenoteError, NotImplementedError):
-    """Valid, but not something Cenote can run."""
+    """A model or call is valid, but Cenote cannot run it."""
 
 
 class ShapeError(CenoteError, ValueError):
@@ -70,7 +70,7 @@ class ArgumentError(CenoteError, ValueError):
 
 
 class InputError(CenoteError, ValueError):
-    """What the caller passed to a model does not fit it."""
+    """An argument passed to a model does not fit it."""
 
 
 class CapacityError(CenoteError, MemoryError):
@@ -86,8 +86,8 @@ class UnavailableError(CenoteError, RuntimeError):
 
 
 def shown(value: object) -> str:
-    """A value that a caller gave, for an error's text: cut where it is long, and described where Python cannot print it
-    (a whole number of more than 4,300 digits)."""
+    """Return the text of a value that a caller gave, for an error: cut where it is long, and described where Python
+    cannot print it (a whole number of more than 4,300 digits)."""
     try:
         text = repr(value)
     except Exception:
@@ -101,7 +101,7 @@ _LONGEST = 120  # characters
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """The end of an error's text about a name that is not known: those that may have been meant, if any."""
+    """Return the end of an error's text about an unknown name: names that may have been meant, if any."""
     import difflib
 
     names = sorted(known)
@@ -110,14 +110,14 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"; close to it: {', '.join(close)}" if close else ""
 
 
-_LOOKED_THROUGH = 10_000  # names: some 10 us each
+_LOOKED_THROUGH = 10_000  # names that are searched: some 10 us each
 
 FAULTS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError)
-"""What an operator raises when a model asks for what it does not expect."""
+"""Errors that an operator raises when a model has something unexpected."""
 
 
 class errors_at:  # noqa: N801  (used as `contextmanager`s are, at a fifth of their time: some 1 us, twice per node)
-    """Errors within are located; those that are not Cenote's become CapacityError or ModelError."""
+    """Context in which errors are located; errors that are not Cenote's become CapacityError or ModelError."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -147,8 +147,8 @@ _NO_ROOM = (
 
 
 def raise_refusal(what: str, error: Exception) -> NoReturn:
-    """CapacityError naming `what` where the system refuses memory, a thread, a lock or a descriptor; else the error
-    itself."""
+    """Raise CapacityError naming `what` where the system refuses memory, a thread, a lock or a descriptor; else the
+    error itself."""
     refused = (
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno in _NO_ROOM)
@@ -163,7 +163,7 @@ def raise_refusal(what: str, error: Exception) -> NoReturn:
 
 @contextmanager
 def refusals(what: str) -> Iterator[None]:
-    """What the system refuses within is a CapacityError that names `what`; other errors pass."""
+    """Raise CapacityError that names `what` for refusals of the system in this context; other errors pass."""
     try:
         yield
     except (MemoryError, OSError, RuntimeError) as error:

@@ -1,8 +1,8 @@
 """Equality of records down to the kinds and signs of their numbers.
 
-Python takes 1, 1.0 and True for equal, and 0.0 for -0.0; but a kernel for one gives other bits than a kernel for the
-other. Kernel specs and operators, by which dictionaries keep what was made for them, are `Exact`; what else is kept by
-numbers is kept by their `exact_key`.
+To Python 1, 1.0 and True are equal, and 0.0 and -0.0; but a kernel for one gives other bits than a kernel for the
+other. Kernel specs and operators, which are keys of dictionaries, are `Exact`; other keys made of numbers go through
+`exact_key`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _PLAIN = frozenset({bool, int, float, complex})
 
 
 def exact_key(value: Any) -> Any:
-    """Something that equals that of another value only where the two are the same: numbers of one type and with equal
-    bits (NaN equals itself), tuples and records whose parts are. Other things stand for themselves: it has a hash where
-    they have."""
+    """Return a key that equals that of another value only where the two are the same: numbers of one type and with
+    equal bits (NaN equals itself), tuples and records whose parts are the same. Other values are their own keys: the
+    key has a hash where they have one.
+    """
     kind: Any = type(value)
     if kind in _PLAIN:
         return kind, repr(value)
@@ -35,20 +36,20 @@ def exact_key(value: Any) -> Any:
 
 @cache
 def _fields_of(kind: type) -> tuple[str, ...] | None:
-    """The fields that records of a class are compared by; None of others, and of those that equal only themselves or
-    have no hash."""
+    """Return the fields that records of a class are compared by; None for other classes, and for those that equal
+    only themselves or have no hash."""
     if not is_dataclass(kind) or kind.__eq__ is object.__eq__ or kind.__hash__ is None:
         return None
     return tuple(field.name for field in fields(kind) if field.compare)
 
 
 class Exact:
-    """Base of frozen dataclasses that equal each other only where their exact keys do; they keep these two methods,
-    for a dataclass makes none that a class has."""
+    """Base of frozen dataclasses that equal each other only where their exact keys do. They inherit these two
+    methods, for a dataclass does not generate methods that a class defines."""
 
     @cached_property
     def _exact(self) -> Any:
-        """Made once: a spec is looked up some five times while a model is loaded."""
+        """Exact key, computed once: a spec is looked up some five times while a model is loaded."""
         return exact_key(self)
 
     def __eq__(self, other: object) -> bool:

@@ -1,8 +1,8 @@
 """Files and folders that may hold code which this process will run: opened once, checked, then used by descriptor.
 
-A check of a path is worth nothing once somebody can exchange what the path leads to. So a folder is opened, the open
+A check of a path is worth nothing if somebody can exchange what the path leads to. So a folder is opened, the open
 folder is checked, and files in it are reached through its descriptor. Nothing is remembered: every use checks again
-(10 us). Opening never waits (a named pipe would), and reading is bounded.
+(10 us). Opening never blocks (a named pipe would), and reading is bounded.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _OTHERS_WRITE = 0o022
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
-    """A descriptor to read a regular file. Raises OSError for anything else: a folder, a pipe, a device."""
+    """Open a regular file for reading and return a descriptor. Raises OSError for anything else: a folder, a pipe, a
+    device."""
     return _open_regular(path)[0]
 
 
 def reading(path: str | os.PathLike[str]) -> BufferedReader:
-    """A regular file, open to be read. Raises as `open_regular`."""
+    """Open a regular file for reading. Raises as `open_regular`."""
     return open(open_regular(path), "rb")
 
 
@@ -39,7 +40,7 @@ def _open_regular(
     try:
         handle = os.open(path, _READ | flags, dir_fd=dir_fd)
     except OSError as error:
-        if error.errno != errno.ENXIO:  # of sockets, and of devices that are not there
+        if error.errno != errno.ENXIO:  # of sockets, and of devices that do not exist
             raise
         raise OSError(f"{os.fspath(path)} is not a regular file") from error
     state = os.fstat(handle)
@@ -53,7 +54,7 @@ def _open_regular(
 def replacing(
     path: str | os.PathLike[str], mode: int = 0o600, dir_fd: int | None = None
 ) -> Iterator[BinaryIO]:
-    """A file that takes this place when it has been written: readers see the whole of it or none."""
+    """Open a file that replaces this path when it has been written: readers see the whole of it or none."""
     folder, _ = os.path.split(path)
     aside = os.path.join(folder, f".new-{os.getpid()}-{threading.get_ident()}-{time.monotonic_ns()}")
     try:  # Ctrl-C may arrive after any call, and must leave neither file nor descriptor
@@ -67,7 +68,7 @@ def replacing(
 
 
 class PrivateFolder:
-    """An open folder that is this user's own and that nobody else can write to; so must be the files read from it."""
+    """Open folder that belongs to this user and that nobody else can write to; so must the files read from it."""
 
     def __init__(self, handle: int, path: Path) -> None:
         self.handle, self.path = handle, path
@@ -79,13 +80,13 @@ class PrivateFolder:
         self.close()
 
     def close(self) -> None:
-        """Let go of the folder; again does nothing."""
+        """Close the folder; closing again does nothing."""
         handle, self.handle = self.handle, -1
         if handle >= 0:
             os.close(handle)
 
     def open(self, name: str) -> int:
-        """A descriptor to read a file. Raises OSError where there is none that can be trusted."""
+        """Open a file for reading and return a descriptor. Raises OSError where there is none that can be trusted."""
         return self._open(name)[0]
 
     def _open(self, name: str) -> tuple[int, os.stat_result]:
@@ -98,7 +99,7 @@ class PrivateFolder:
         return handle, state
 
     def read(self, name: str, most: int) -> bytes:
-        """The content of a file of at most so many bytes; OSError as `open`, and for a larger one."""
+        """Return the content of a file of at most `most` bytes; OSError as `open`, and for a larger one."""
         handle, state = self._open(name)
         try:
             content = os.read(handle, state.st_size) if state.st_size <= most else b""
@@ -109,37 +110,37 @@ class PrivateFolder:
         return content
 
     def replacing(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        """A file that takes this place when it has been written, readable by its owner alone."""
+        """Open a file that replaces `name` when it has been written, readable by its owner alone."""
         return replacing(name, 0o600, self.handle)
 
     def remove(self, name: str) -> None:
         os.unlink(name, dir_fd=self.handle)
 
     def touch(self, name: str) -> None:
-        """Note that a file was used now."""
+        """Set a file's time of use to now."""
         os.utime(name, dir_fd=self.handle, follow_symlinks=False)
 
     def files(self) -> list[tuple[str, os.stat_result]]:
-        """Name and state of everything in it."""
-        found = []
+        """Return name and state of every entry."""
+        entries_found = []
         with os.scandir(self.handle) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):  # removed meanwhile
-                    found.append((entry.name, entry.stat(follow_symlinks=False)))
-        return found
+                    entries_found.append((entry.name, entry.stat(follow_symlinks=False)))
+        return entries_found
 
     def problem(self) -> str:
-        """Why nothing can be written here; "" when something can."""
+        """Reason why nothing can be written here; "" when something can."""
         if not os.access(".", os.W_OK, dir_fd=self.handle):
             return f"{self.path} cannot be written to"
         return "" if os.fstatvfs(self.handle).f_bavail else f"the disk of {self.path} is full"
 
 
 def private_folder(base: Path, name: str) -> PrivateFolder:
-    """The folder `name` in `base`, open, made with mode 0700 (and what leads there) where it is missing.
+    """Open the folder `name` in `base`, made with mode 0700 (and its parents) where it is missing.
 
-    `base` must belong to this user or to root, and others must not be able to exchange what lies in it (no write
-    permission, or the sticky bit). Raises OSError that says what is wrong.
+    `base` must belong to this user or to root, and others must not be able to exchange its entries (no write
+    permission, or the sticky bit). Raises OSError that describes the problem.
     """
     outer = _opened(base)
     try:

@@ -35,7 +35,7 @@ Check = Callable[[str, Any], Any]
 
 @dataclass(frozen=True)
 class Option:
-    """What is said of an option besides its type and its default.
+    """Description of an option besides its type and its default.
 
     `flag` of the command line; "" for none. `values`: what it takes, as the documentation shows it. `keyed`: other
     values give other plans, so it is part of the cache's key; a function takes from a value what plans depend on.

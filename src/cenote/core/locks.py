@@ -1,4 +1,4 @@
-"""The package's locks. After a fork the child finds every one of them open, whatever other threads were doing."""
+"""Locks of the package. After a fork the child finds every one of them open, whatever other threads were doing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 
 class Guard:
-    """A re-entrant lock: `with guard.lock:`.
+    """Re-entrant lock that survives a fork: `with guard.lock:`.
 
     A fork copies locks as they are, but not the threads that would release them. So the child gets a fresh lock in
     every guard; a thread that forked inside `with` still releases the one it took. `orphaned` is True in a child
-    whose parent's other thread held the lock: what it guards may be half done there.
+    whose parent's other thread held the lock: the guarded state may be half changed there.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Guard:
         _guards.add(self)
 
     def renew(self) -> None:
-        """A fresh lock; notes whether a thread that is gone holds the old one."""
+        """Make a fresh lock; note whether a thread that does not exist any more holds the old one."""
         if self.lock.acquire(blocking=False):
             self.lock.release()
         else:
@@ -34,15 +34,15 @@ class Guard:
 _guards: weakref.WeakSet[Guard] = weakref.WeakSet()
 
 
-LLVM = Guard()  # held while LLVM is imported or used: of use nowhere else once it is orphaned
+LLVM = Guard()  # held while LLVM is imported or used; once orphaned, LLVM cannot be used in this process
 _imports = Guard()
-_IMPORT_SECONDS = 5.0  # an import takes less than one; nobody waits for ever
+_IMPORT_SECONDS = 5.0  # an import takes less than one; the wait is bounded
 _held_at_fork = False
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Around an import on demand, or the start of a process: a fork waits until it is done.
+    """Delay forks while a module is imported on demand, or a process is started.
 
     A child whose parent's other thread was importing a module could never import it: Python's own lock of that module
     would have no owner.

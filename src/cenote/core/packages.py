@@ -1,4 +1,5 @@
-"""What an installation lacks: packages, and parts of Cenote that the distribution `cenote-runtime` leaves out."""
+"""Errors for parts that an installation lacks: packages, and parts of Cenote that the distribution `cenote-runtime`
+leaves out."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ _REMEDY = "pip install cenote (instead of cenote-runtime, which runs plan files 
 
 
 class MissingPackageError(UnsupportedError, ImportError):
-    """It takes a package that is not installed."""
+    """A package that is required is not installed."""
 
 
 def needed(package: str, purpose: str, remedy: str = _REMEDY) -> Any:
-    """A package that not every installation has. Raises MissingPackageError, which says what it is needed for."""
+    """Import a package that not every installation has. Raises MissingPackageError, which names the purpose."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError:
@@ -25,5 +26,5 @@ def needed(package: str, purpose: str, remedy: str = _REMEDY) -> Any:
 
 
 def left_out(module: str) -> MissingPackageError:
-    """What importing a part raises that `cenote-runtime` does not have."""
+    """Return the error for the import of a part that `cenote-runtime` does not have."""
     return MissingPackageError(f"{module} is not installed, nor what it needs: {_REMEDY}")

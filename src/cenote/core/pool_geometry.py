@@ -1,5 +1,4 @@
-"""Where the windows of a pooling lie: the one place where its output sizes, clipping and divisors are
-computed.
+"""Geometry of pooling windows: the one place where output sizes, clipping and divisors are computed.
 
 Along one axis, with E = (window - 1) * dilation + 1 elements under a window:
 
@@ -9,9 +8,9 @@ Along one axis, with E = (window - 1) * dilation + 1 elements under a window:
     SAME               out = ceil(size / stride), padding max(0, (out - 1) * stride + E - size), split in two:
                        the odd element goes to the end (SAME_UPPER, TensorFlow) or the begin (SAME_LOWER)
 
-Everything is done in Python integers with floor division: no size is too large, and a window larger than
-its input gives an error, not the output of 1 that division towards zero gives in C. Tables with an entry per
-window are made here too, for a number of windows that `limits.positions` allows.
+Everything is done in Python integers with floor division: no size is too large, and a window larger than its input
+gives an error, not the output of 1 that division towards zero gives in C. Tables with an entry per window are made
+here too, for a number of windows that `limits.positions` allows.
 """
 
 from __future__ import annotations
@@ -32,17 +31,18 @@ Pairs = tuple[tuple[int, int], ...]
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 DROP_RULES = ("always", "padded", "never")
-"""What ceil_mode does with a last window that starts at or past the end of the input: drop it (PyTorch,
-ONNX), drop it only if there is padding (Caffe), or keep it (TensorRT). A kept window without any element
-is refused when it is run."""
+"""Rules for a last window, with ceil_mode, that starts at or past the end of the input: drop it (PyTorch, ONNX), drop
+it only if there is padding (Caffe), or keep it (TensorRT). A kept window without any element is refused when it is
+run.
+"""
 
 
 @dataclass(frozen=True)
 class AxisWindow:
-    """The windows along one axis. Positions are those of the input without its padding: 0 to size - 1.
+    """Windows along one axis. Positions are those of the input without its padding: 0 to size - 1.
 
-    `size` elements are read by `out` windows; window `o` starts at `start(o)`, which is negative in the
-    padding, and looks at `window` taps, `dilation` apart. `begin` and `end` are the resolved padding.
+    `size` elements are read by `out` windows; window `o` starts at `start(o)`, which is negative in the padding, and
+    has `window` taps, `dilation` apart. `begin` and `end` are the resolved padding.
     """
 
     size: int
@@ -55,7 +55,7 @@ class AxisWindow:
 
     @property
     def reach(self) -> int:
-        """Elements between the first and the last tap, both included."""
+        """Number of elements from the first to the last tap, both included."""
         return (self.window - 1) * self.dilation + 1
 
     def start(self, o: int) -> int:
@@ -63,7 +63,7 @@ class AxisWindow:
         return o * self.stride - self.begin
 
     def _taps_below(self, o: int, limit: int) -> int:
-        """How many taps of window `o`, from its first on, lie before `limit`."""
+        """Number of taps of window `o`, from its first on, that lie before `limit`."""
         return minimum(self.window, maximum(0, -((self.start(o) - limit) // self.dilation)))
 
     def taps(self, o: int) -> tuple[int, int]:
@@ -72,16 +72,17 @@ class AxisWindow:
         return first, max(first, self._taps_below(o, self.size))
 
     def count(self, o: int) -> int:
-        """Taps on real elements: the divisor that excludes padding."""
+        """Number of taps on real elements: the divisor that excludes padding."""
         first, stop = self.taps(o)
         return stop - first
 
     def padded_count(self, o: int) -> int:
-        """Taps on real elements or on the declared padding, not on what ceil_mode adds beyond it."""
+        """Number of taps on real elements or on the declared padding, not on the padding that ceil_mode adds beyond
+        it."""
         return self._taps_below(o, self.size + self.end)
 
     def positions(self, o: int) -> slice:
-        """The real elements of window `o`, as a slice of the axis."""
+        """Real elements of window `o`, as a slice of the axis."""
         first, stop = self.taps(o)
         low = self.start(o) + first * self.dilation
         return slice(
@@ -89,7 +90,7 @@ class AxisWindow:
         )
 
     def read(self, first: int, stop: int) -> tuple[int, int]:
-        """The half-open input range that windows first..stop-1 touch, clipped to the input."""
+        """Return the half-open input range that windows first..stop-1 touch, clipped to the input."""
         if stop <= first:
             low = min(max(self.start(first), 0), self.size)
             return low, low
@@ -98,8 +99,8 @@ class AxisWindow:
         return low, high
 
     def part(self, first: int, stop: int) -> AxisWindow:
-        """Windows first..stop-1 alone, over what `read` says that they touch: padding as far as they look into it,
-        never beyond what is declared, so that counts and padded counts stay what they are."""
+        """Return windows first..stop-1 alone, over the range that `read` gives: with padding as far as they reach
+        into it, never beyond the declared padding, so that counts and padded counts stay the same."""
         low, high = self.read(first, stop)
         last = self.start(stop - 1) + self.reach
         end = max(0, min(last, self.size + self.end) - high)
@@ -115,7 +116,7 @@ class AxisWindow:
 
     @property
     def empty_window(self) -> int | None:
-        """The first window without any real element, or None.
+        """First window without any real element, or None.
 
         A window that starts in the input holds that element; one that starts before it holds the first tap from 0 on,
         if that is below `size`: always when the dilation is not larger than the size. Otherwise the places of that
@@ -132,11 +133,11 @@ class AxisWindow:
         return past if past < self.out else None
 
     def counts(self) -> Sequence[int]:
-        """`count` of each window."""
+        """Return the `count` of each window."""
         return computed(window_counts, *self._numbers, False) if self._is_sized else self._table(self.count)
 
     def padded_counts(self) -> Sequence[int]:
-        """`padded_count` of each window."""
+        """Return the `padded_count` of each window."""
         return (
             computed(window_counts, *self._numbers, True)
             if self._is_sized
@@ -144,7 +145,7 @@ class AxisWindow:
         )
 
     def padded_shares(self) -> Sequence[float]:
-        """`padded_count` of each window, as a share of the window."""
+        """Return the `padded_count` of each window, as a share of the window."""
         if self._is_sized:
             return computed(window_shares, *self._numbers)
         return tuple(count / self.window for count in self.padded_counts())
@@ -158,19 +159,19 @@ class AxisWindow:
         return is_size(self.size) or is_size(self.out)
 
     def _table(self, count: Callable[[int], int]) -> list[int]:
-        """What is counted in each window: all taps in those that lie on real elements."""
+        """Count the taps of each window: all taps in those that lie on real elements."""
         limits.positions("pooling", self.out)
         first, stop = self.interior
         edges = [count(o) for o in range(first)], [count(o) for o in range(stop, self.out)]
         return [*edges[0], *[self.window] * (stop - first), *edges[1]]
 
     def slices(self) -> list[slice]:
-        """`positions` of each window."""
+        """Return the `positions` of each window."""
         return [self.positions(o) for o in limits.positions("pooling", self.out)]
 
 
 def extents(op: str, name: str, values: Sequence[int], rank: int, low: int = 1) -> tuple[int, ...]:
-    """One number per spatial axis, checked; empty means the lowest everywhere."""
+    """Return one number per spatial axis, checked; empty means the lowest everywhere."""
     if not values:
         return (low,) * rank
     if len(values) != rank:
@@ -179,7 +180,7 @@ def extents(op: str, name: str, values: Sequence[int], rank: int, low: int = 1) 
 
 
 def padding_pairs(op: str, pads: Pairs, rank: int) -> Pairs:
-    """(begin, end) per axis, checked; empty means none."""
+    """Return (begin, end) per axis, checked; empty means none."""
     if not pads:
         return ((0, 0),) * rank
     if len(pads) != rank:
@@ -193,13 +194,13 @@ def padding_pairs(op: str, pads: Pairs, rank: int) -> Pairs:
 
 
 def same_pads(total: int, upper: bool) -> tuple[int, int]:
-    """Split a total padding: the odd one goes to the end for SAME_UPPER, to the begin for SAME_LOWER."""
+    """Split a total padding: the odd element goes to the end for SAME_UPPER, to the begin for SAME_LOWER."""
     small, large = total // 2, total - total // 2
     return (small, large) if upper else (large, small)
 
 
 def same_axis(size: int, window: int, stride: int, dilation: int, upper: bool) -> AxisWindow:
-    """SAME padding: ceil(size / stride) windows, the padding as even as it can be."""
+    """Return the windows of SAME padding: ceil(size / stride) of them, the padding as even as it can be."""
     out = -(-size // stride)
     pads = same_pads(max(0, (out - 1) * stride + (window - 1) * dilation + 1 - size), upper)
     return AxisWindow(size, window, stride, dilation, *pads, out)
@@ -208,7 +209,7 @@ def same_axis(size: int, window: int, stride: int, dilation: int, upper: bool) -
 def explicit_axis(
     size: int, window: int, stride: int, dilation: int, pads: tuple[int, int], ceil_mode: bool, drop: str
 ) -> AxisWindow:
-    """Explicit padding; `out` is 0 or less when the window does not fit."""
+    """Return the windows of explicit padding; `out` is 0 or less when the window does not fit."""
     begin, end = pads
     slack = size + begin + end - (window - 1) * dilation - 1
     out = (slack + (stride - 1 if ceil_mode else 0)) // stride + 1
@@ -230,7 +231,7 @@ def axis_windows(
     ceil_mode: bool = False,
     drop: str = "always",
 ) -> tuple[AxisWindow, ...]:
-    """The windows of a pooling over a map of extents `size`, one AxisWindow per axis.
+    """Return the windows of a pooling over a map of extents `size`, one AxisWindow per axis.
 
     Empty `stride` and `dilation` mean ones, empty `pads` none; with `auto_pad` other than NOTSET `pads` and
     `ceil_mode` do not matter. Raises ArgumentError for an argument that is out of range (padding must be
@@ -296,7 +297,7 @@ def refuse_empty_windows(op: str, axes: Sequence[AxisWindow]) -> None:
 
 
 def adaptive_bounds(size: int, out: int) -> tuple[tuple[int, int], ...]:
-    """Half-open input range of each output of an adaptive pool: floor(o size / out) to ceil((o+1) size /
+    """Return the half-open input range of each output of an adaptive pool: floor(o size / out) to ceil((o+1) size /
     out).
 
     In integers: in floating point one range in a thousand comes out wrong.
@@ -307,7 +308,7 @@ def adaptive_bounds(size: int, out: int) -> tuple[tuple[int, int], ...]:
 def window_counts(
     size: int, window: int, stride: int, dilation: int, begin: int, end: int, out: int, padded: bool
 ) -> Sequence[int]:
-    """`AxisWindow.counts` or, `padded`, `AxisWindow.padded_counts`."""
+    """Return `AxisWindow.counts` or, `padded`, `AxisWindow.padded_counts`."""
     axis = AxisWindow(size, window, stride, dilation, begin, end, out)
     return axis.padded_counts() if padded else axis.counts()
 
@@ -315,17 +316,17 @@ def window_counts(
 def window_shares(
     size: int, window: int, stride: int, dilation: int, begin: int, end: int, out: int
 ) -> Sequence[float]:
-    """`AxisWindow.padded_shares`."""
+    """Return `AxisWindow.padded_shares`."""
     return AxisWindow(size, window, stride, dilation, begin, end, out).padded_shares()
 
 
 def window_count_table(
     size: int, window: int, stride: int, dilation: int, begin: int, end: int, out: int
 ) -> Array:
-    """`AxisWindow.counts` as an array of int32."""
+    """Return `AxisWindow.counts` as an array of int32."""
     return np.array(AxisWindow(size, window, stride, dilation, begin, end, out).counts(), np.int32)
 
 
 def repeated(value: int, count: int) -> Sequence[int]:
-    """A number for each position."""
+    """Return a number for each position."""
     return [value] * len(limits.positions("pooling", count))

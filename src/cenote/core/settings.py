@@ -1,4 +1,4 @@
-"""Every knob, with its help. `cenote info` prints this table; docs list it."""
+"""Every setting, with its help. `cenote info` prints this table; docs list it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from cenote.core.options import DENORMALS as DENORMALS_WORDS
 
 @dataclass(frozen=True)
 class Setting:
-    """One environment variable, read when asked for."""
+    """One environment variable, read at each use."""
 
     variable: str
     default: str
     help: str
-    most: int | None = None  # of a whole number from 0 on
+    most: int | None = None  # largest value of a whole number from 0 on
     choices: tuple[str, ...] = ()
 
     def text(self) -> str:
         return os.environ.get(self.variable, self.default).strip()
 
     def integer(self) -> int:
-        """The value as a whole number from 0 to `most`; ArgumentError otherwise."""
+        """Return the value as a whole number from 0 to `most`; ArgumentError otherwise."""
         assert self.most is not None
         try:
             value = int(self.text())
@@ -36,7 +36,7 @@ class Setting:
         return value
 
     def choice(self) -> str:
-        """The value, one of `choices`; ArgumentError otherwise."""
+        """Return the value, one of `choices`; ArgumentError otherwise."""
         value = self.text()
         if value not in self.choices:
             raise ArgumentError(f"{self.variable}: '{value}' is not known ({', '.join(self.choices)})")
@@ -91,7 +91,7 @@ SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SHAPES_KEPT, SPIN, DENORMALS, PE
 
 
 def cache_folder() -> Path | None:
-    """Where compiled kernels are kept, or None when caching is off (or no home folder is known to keep them in)."""
+    """Return the folder of compiled kernels, or None when caching is off (or no home folder is known)."""
     text = CACHE.text()
     if text == "off":
         return None

@@ -3,11 +3,12 @@
 A model is compiled once with a `Size` for each symbolic dimension. A Size behaves like the int of the shapes at hand,
 its `value`: sums, differences and products are polynomials, so that equal formulas are equal; quotients and maxima
 become unknowns. A question that needs an answer now (a comparison, a length, an index) is answered for the shapes at
-hand, and the `Trace` records a guard. What was compiled holds for all sizes that the guards accept.
+hand, and the `Trace` records a guard. The compiled result holds for all sizes that the guards accept.
 
-Whatever takes a Size for an int without asking (NumPy, `range`, `int()`) comes by `__index__`, which guards that the
-size is this very number. So code that knows nothing of Sizes is never wrong, it only narrows what the result is for;
-`Trace.fixed` counts the places. For the same reason a Size has no hash: sets and dictionaries would compare in silence.
+Code that takes a Size for an int without asking (NumPy, `range`, `int()`) calls `__index__`, which guards that the
+size is this very number. So code that knows nothing of Sizes is never wrong, it only narrows the range of the result;
+`Trace.fixed` counts the places. For the same reason a Size has no hash: sets and dictionaries would compare without a
+guard.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LONGEST = 400  # characters of a formula, beyond which it becomes an unknown of
 
 
 class Recorder(Protocol):
-    """What Sizes tell and ask their trace (`trace.Trace`)."""
+    """Protocol of the trace of Sizes (`trace.Trace`)."""
 
     shows_formulas: bool
 
@@ -45,7 +46,7 @@ class Recorder(Protocol):
 
 
 class Size(Symbolic):
-    """A whole number made of symbolic dimensions. `value` is what it is for the shapes at hand."""
+    """Whole number made of symbolic dimensions. `value` is its value for the shapes at hand."""
 
     __slots__ = ("terms", "trace", "value")
     __array_priority__ = -1.0  # between NumPy's numbers, which leave operations to a Size, and its arrays
@@ -55,11 +56,11 @@ class Size(Symbolic):
 
     @property
     def code(self) -> str:
-        """The Python expression."""
+        """Python expression of the size."""
         return shown(self.terms)
 
     def _real(self, operation: str, other: Any, turned: bool = False) -> Any:
-        """An operation that makes a float."""
+        """Return the result of an operation that gives a float."""
         if not is_number(other):
             return NotImplemented
         return Real(self.trace, operation, *((other, self) if turned else (self, other)))
@@ -98,7 +99,7 @@ class Size(Symbolic):
             return self.trace.polynomial(times(self.terms, other.terms), self.value * other.value)
         if _is_whole(other):
             factor = int(other)
-            if factor == 1:  # of most products: math.prod begins with 1
+            if factor == 1:  # common in products: math.prod begins with 1
                 return self
             terms = tuple((m, c * factor) for m, c in self.terms) if factor else ()
             return self.trace.polynomial(terms, self.value * factor)
@@ -182,7 +183,7 @@ class Size(Symbolic):
         return self != 0
 
     def _ask(self, other: Any, question: str, decide: Callable[[int, int], bool | None]) -> bool:
-        """Whether self - other is less than, equal to or greater than 0."""
+        """Return whether self - other is less than, equal to or greater than 0."""
         if not is_number(other):
             return cast(bool, NotImplemented)
         if not isinstance(other, Size) and not _is_whole(other):
@@ -230,7 +231,7 @@ class Size(Symbolic):
 
 
 class Real(Formula):
-    """A float made of Sizes; its formula is evaluated for other sizes as it was for these, with the same rounding."""
+    """Float made of Sizes; its formula is evaluated for other sizes as it was for these, with the same rounding."""
 
     __slots__ = ()
     __array_priority__ = -1.0  # as of Size
@@ -302,7 +303,7 @@ class Real(Formula):
         return self != 0.0
 
     def __float__(self) -> float:
-        word = Formula(self.trace, "bits", self)  # tell zeros and numbers that are none apart, too
+        word = Formula(self.trace, "bits", self)  # distinguishes zeros of both signs and NaNs too
         self.trace.guard(Formula(self.trace, "==", word, word.value), fixed=True)
         return float(self.value)
 
@@ -322,7 +323,7 @@ class Real(Formula):
         return self._whole("trunc")
 
     def bits(self) -> Any:
-        """The whole number whose 64 bits are those of the float."""
+        """Return the whole number whose 64 bits are those of the float."""
         return self._whole("bits")
 
     def __repr__(self) -> str:
@@ -330,13 +331,13 @@ class Real(Formula):
 
 
 def _asked(question: Formula) -> bool:
-    """The answer, on which what is compiled depends from here on."""
+    """Return the answer; the compiled result depends on it from here on."""
     question.trace.guard(question)
     return bool(question.value)
 
 
 _WHOLE = int, np.integer
-_SIZES = Size, Real  # a union would be made anew for each of the hundreds of questions that a node asks
+_SIZES = Size, Real  # a union would be created anew for each of the hundreds of questions of a node
 
 
 def _is_whole(x: object) -> bool:
@@ -344,17 +345,17 @@ def _is_whole(x: object) -> bool:
 
 
 def is_size(x: object) -> bool:
-    """Is it a number made of symbolic dimensions?"""
+    """Whether x is a number made of symbolic dimensions."""
     return isinstance(x, _SIZES)
 
 
 def is_number(x: object) -> bool:
-    """Is it a number, made of symbolic dimensions or not?"""
+    """Whether x is a number, made of symbolic dimensions or not."""
     return isinstance(x, Size | Real | int | float | np.integer | np.floating)
 
 
 def plain(x: N) -> N:
-    """The number for the shapes at hand, without a guard: for estimates and for words to people, nothing else."""
+    """Return the number for the shapes at hand, without a guard: for estimates and for texts only."""
     if type(x) is int or type(x) is float:
         return x
     number: N = at_hand(x)
@@ -362,17 +363,17 @@ def plain(x: N) -> N:
 
 
 def whole(x: Any) -> int:
-    """A dimension that may be a Size, as an int otherwise."""
+    """Return a dimension that may be a Size, as an int otherwise."""
     return cast(int, x) if isinstance(x, Size) else int(x)
 
 
 def maximum(a: N, b: N) -> N:
-    """max(a, b) that asks no question of Sizes."""
+    """Return max(a, b) without a question to Sizes."""
     return _extreme("max", a, b) if is_size(a) or is_size(b) else max(a, b)
 
 
 def minimum(a: N, b: N) -> N:
-    """min(a, b) that asks no question of Sizes."""
+    """Return min(a, b) without a question to Sizes."""
     return _extreme("min", a, b) if is_size(a) or is_size(b) else min(a, b)
 
 

@@ -1,4 +1,4 @@
-"""The machine that code is generated for: lanes, registers, caches, cores. No kernel names an instruction set."""
+"""Machine that code is generated for: lanes, registers, caches, cores. No kernel names an instruction set."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _L1, _L2, _L3 = 32 << 10, 512 << 10, 16 << 20  # bytes of the usual caches
 
 @dataclass(frozen=True, repr=False)
 class Target:
-    """What kernels may ask about the machine.
+    """Description of the machine for kernels.
 
-    `cpu` is the level of the instruction set, and `features` what it has beyond the architecture's baseline, for LLVM.
+    `cpu` is the level of the instruction set, and `features` its extensions of the architecture's baseline, for LLVM.
     `vector_bytes` and `registers` describe the SIMD unit; `has_fma`, `has_half` (hardware float16 conversion),
-    `has_scale` and `has_gather` are the only features kernels branch on. The sizes of the caches are for those who
-    choose kernels: see `of_level`.
+    `has_scale` and `has_gather` are the only features kernels branch on. The sizes of the caches serve the choice of
+    kernels: see `of_level`.
     """
 
     name: str
@@ -43,11 +43,13 @@ class Target:
     line: int = 64
 
     def __repr__(self) -> str:
-        """All fields: digests are made of it. That of dataclasses says "..." for good after Ctrl-C at a bad moment."""
+        """Text of all fields, of which digests are made. The one of dataclasses stays "..." for good after Ctrl-C at
+        a bad moment."""
         return f"Target({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def of_level(self) -> Target:
-        """The same without this machine's caches: what a kernel's code may depend on, so that it serves elsewhere."""
+        """Return the target without this machine's caches: a kernel's code may depend on nothing else, so that it can
+        be used on other machines."""
         return replace(self, l1_bytes=_L1, l2_bytes=_L2, l3_bytes=_L3)
 
     @property
@@ -57,11 +59,11 @@ class Target:
 
     @property
     def has_gather(self) -> bool:
-        """Whether a register is filled by offsets quicker than lane by lane (AVX-512; LLVM leaves AVX2's unused)."""
+        """Whether a register is filled by offsets faster than lane by lane (AVX-512; LLVM leaves AVX2's unused)."""
         return self.cpu == "x86-64-v4"
 
     def lanes(self, dtype: Any = np.float32) -> int:
-        """Elements of the dtype in one vector register."""
+        """Number of elements of the dtype in one vector register."""
         return self.vector_bytes // int(np.dtype(dtype).itemsize)
 
 
@@ -70,7 +72,7 @@ _CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 
 @cache
 def cache_sizes() -> tuple[int, int, int]:
-    """Bytes of the level 1 data, level 2 and level 3 cache as one core sees them; usual sizes where unknown."""
+    """Return the bytes of the level 1 data, level 2 and level 3 cache of one core; usual sizes where unknown."""
     sizes = {1: _L1, 2: _L2, 3: _L3}
     try:
         for index in _CACHE_FOLDER.glob("index*"):
@@ -86,7 +88,7 @@ def cache_sizes() -> tuple[int, int, int]:
 
 @cache
 def processor() -> str:
-    """The processor's own name where the system tells it."""
+    """Name of the processor where the system has it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             key, _, value = line.partition(":")
@@ -99,7 +101,8 @@ def processor() -> str:
 
 @cache
 def physical_cores() -> int:
-    """Physical cores that affinity and the quotas of control groups let this process use: the default of threads."""
+    """Number of physical cores that affinity and the quotas of control groups let this process use: the default
+    number of threads."""
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
     cores = set()
     for cpu in allowed:
@@ -112,24 +115,24 @@ def physical_cores() -> int:
     return max(1, int(min(len(cores), cpu_quota())))
 
 
-# How many CPUs' time the control groups of the process leave it: a container's limit, or a service's. Version 2 has one
-# tree of groups, in which a group's `cpu.max` holds for all below it; version 1 a tree per controller, with
-# `cpu.cfs_quota_us` and `cpu.cfs_period_us`; a system may have both. Where a tree is mounted, and which part of it a
-# container sees, is in the process's `mountinfo`; which group the process is in, in its `cgroup`.
+# CPU quota by the process's control groups: a container's limit, or a service's. Version 2 has one tree of groups, in
+# which a group's `cpu.max` holds for all below it; version 1 a tree per controller, with `cpu.cfs_quota_us` and
+# `cpu.cfs_period_us`; a system may have both. The process's `mountinfo` says where a tree is mounted, and which part
+# of it a container sees; its `cgroup` says which group the process is in.
 
 
-_OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes blanks and backslashes in names
+_OCTAL = re.compile(r"\\([0-7]{3})")  # escapes of blanks and backslashes in names of mountinfo
 
 
 def cpu_quota(process: Path = Path("/proc/self")) -> float:
-    """CPUs (1.5: three halves of one) by the tightest limit from the process's groups up to those it can see; infinite
-    without one, and where the system does not tell."""
+    """Return the number of CPUs (1.5: three halves of one) by the tightest limit of the process's groups and their
+    visible parents; infinite without a limit, and where the system does not say."""
     return min(map(_limit, control_groups(process)), default=math.inf)
 
 
 def control_groups(process: Path = Path("/proc/self")) -> list[Path]:
-    """The folders of the groups that share out CPUs to the process, each followed by those above it that it can see;
-    none where the system does not tell."""
+    """Return the folders of the groups that limit the process's CPUs, each followed by its visible parents; none
+    where the system does not say."""
     try:
         groups = (process / "cgroup").read_text(encoding="utf-8").splitlines()
         mounts = (process / "mountinfo").read_text(encoding="utf-8").splitlines()
@@ -139,24 +142,24 @@ def control_groups(process: Path = Path("/proc/self")) -> list[Path]:
 
 
 def _folders(groups: list[str], mounts: list[str]) -> Iterator[Path]:
-    """The folders of the process's groups, and of those above, as far as they are mounted."""
+    """Yield the folders of the process's groups, and of their parents, as far as they are mounted."""
     for group in groups:
         _, _, rest = group.partition(":")
         controllers, _, path = rest.partition(":")
         mounted = [*_mounts(mounts, controllers)]
         inside = [(root, point) for root, point in mounted if _is_below(path, root)]
-        for root, point in inside or mounted:  # of a group that is out of sight: what the mounts show
+        for root, point in inside or mounted:  # for a group that is not visible: the mounts themselves
             folder = point / (path[len(root) :].strip("/") if inside else "")
             yield from (folder, *(parent for parent in folder.parents if parent.is_relative_to(point)))
 
 
 def _is_below(path: str, root: str) -> bool:
-    """Does a mount of this root show this group?"""
+    """Whether a mount of this root shows this group."""
     return (path == root or path.startswith(f"{root.rstrip('/')}/")) and ".." not in path.split("/")
 
 
 def _mounts(mounts: list[str], controllers: str) -> Iterator[tuple[str, Path]]:
-    """Which group is mounted where, of the tree with these controllers: none for version 2."""
+    """Yield (group, mount point) of the tree with these controllers: none for version 2."""
     kind = "cgroup" if controllers else "cgroup2"
     if controllers and "cpu" not in controllers.split(","):
         return
@@ -171,7 +174,7 @@ def _mounts(mounts: list[str], controllers: str) -> Iterator[tuple[str, Path]]:
 
 
 def _limit(folder: Path) -> float:
-    """CPUs that a group may use; infinite where it has no limit."""
+    """Number of CPUs that a group may use; infinite where it has no limit."""
     try:
         if (folder / "cpu.max").exists():
             quota, period = (folder / "cpu.max").read_text().split()
@@ -183,9 +186,10 @@ def _limit(folder: Path) -> float:
         return math.inf
 
 
-# What each level has beyond the baseline, in LLVM's names: the levels of the System V ABI's x86-64 supplement. Code is
-# generated for a level, not for the very CPU, so that what was compiled on one machine serves on every other of its
-# level. On six networks (AVX-512) the difference in time was within noise, the least times within 1.5 % either way.
+# Extensions of each level beyond the baseline, in LLVM's names: the levels of the System V ABI's x86-64 supplement.
+# Code is generated for a level, not for the particular CPU, so that code compiled on one machine runs on every other
+# of its level. On six networks (AVX-512) the difference in time was within noise, the least times within 1.5 % either
+# way.
 _V3 = (
     "avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2",
     "ssse3",
@@ -197,16 +201,19 @@ LEVELS = {
 
 
 def choose_target(features: Collection[str], triple: str, force: str = "") -> Target:
-    """The best target for a host with these features, or the one that `force` names ("avx512", "avx2", "generic").
+    """Return the best target for a host with these features, or the one that `force` names ("avx512", "avx2",
+    "generic").
 
-    Raises ArgumentError when the host cannot run what is forced.
+    Raises ArgumentError when the host cannot run the forced one.
     """
-    found = {target.name: target for target in _targets(triple) if set(_required(target)) <= set(features)}
-    if force and force not in found:
+    available = {
+        target.name: target for target in _targets(triple) if set(_required(target)) <= set(features)
+    }
+    if force and force not in available:
         raise ArgumentError(
             f"CENOTE_TARGET: '{force}' is not known or this CPU cannot run it (avx512, avx2, generic)"
         )
-    return found[force] if force else next(iter(found.values()))
+    return available[force] if force else next(iter(available.values()))
 
 
 def _required(target: Target) -> tuple[str, ...]:
@@ -214,7 +221,7 @@ def _required(target: Target) -> tuple[str, ...]:
 
 
 def _targets(triple: str) -> tuple[Target, ...]:
-    """Those of an architecture, widest first."""
+    """Return the targets of an architecture, widest first."""
     l1_bytes, l2_bytes, l3_bytes = cache_sizes()
     sizes = {"l1_bytes": l1_bytes, "l2_bytes": l2_bytes, "l3_bytes": l3_bytes}
 

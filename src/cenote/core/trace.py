@@ -1,4 +1,4 @@
-"""What is recorded while a model is compiled for sizes that are not known yet: see `sizes`."""
+"""Record of the compilation of a model for sizes that are not known yet: see `sizes`."""
 
 from __future__ import annotations
 
@@ -16,54 +16,54 @@ from cenote.core.formulas.expressions import Formula, Given, Symbolic, text_of
 from cenote.core.formulas.polynomials import Terms, plus, valued
 from cenote.core.sizes import INFINITE, Real, Size
 
-_MOST = 1 << 20  # what a symbolic dimension can be; larger ones are compiled for themselves
-_MOST_TERMS = 48  # of a polynomial, beyond which it becomes an unknown of its own
-_MOST_TOLD = 64  # unknowns behind a guard, from which on guards count as equally slow to ask
+_MOST = 1 << 20  # largest value of a symbolic dimension; larger ones are compiled separately
+_MOST_TERMS = 48  # most terms of a polynomial; a longer one becomes an unknown of its own
+_MOST_TOLD = 64  # number of unknowns behind a guard from which on guards count as equally slow to evaluate
 _WITHIN = ("core/sizes.py", "core/trace.py", "core/formulas/expressions.py")
 _UNKNOWN = re.compile(r"\bu(\d+)\b")
 
 
 class Trace:
-    """What is recorded while a model is compiled for sizes that are not known yet."""
+    """Record of the compilation of a model for sizes that are not known yet."""
 
     def __init__(self) -> None:
-        self.formulas: list[Any] = []  # of the unknowns u0, u1 …,
+        self.formulas: list[Any] = []  # formulas of the unknowns u0, u1 …,
         self.codes: list[str] = []  # their texts, in which others may be named,
         self.values: list[Any] = []  # and their values for the shapes at hand
         self._bounds: list[tuple[int, int]] = []
         self._known: dict[str, int] = {}
         self.guards: dict[str, Formula] = {}  # questions by their texts; their values are the answers
-        # unknowns whose formulas came later, and may be less than what is recorded
+        # Unknowns whose formulas came later, and may be less than the recorded values.
         self.settled: set[int] = set()
-        self.fixed: dict[str, str] = {}  # where sizes had to be numbers, by the question
+        self.fixed: dict[str, str] = {}  # places where sizes had to be numbers, by the question
         self.objects: list[Any] = []  # functions and arrays that formulas name: K[0], K[1] …
         self._place_of: dict[int, int] = {}
         self.dimensions = 0
         self.shows_formulas = False
 
     def dimension(self, value: int) -> Any:
-        """A symbolic dimension, at least 1."""
+        """Return a new symbolic dimension, at least 1."""
         self.dimensions += 1
         return self.unknown(Given(self, "d", self.dimensions - 1, value), 1, _MOST)
 
     def later(self, value: int) -> Any:
-        """A number from 0 on whose formula `settle` gives."""
+        """Return a number from 0 on whose formula `settle` gives."""
         return self.unknown(Given(self, "later", len(self.codes), value), 0, INFINITE)
 
     def settle(self, size: Any, formula: Any) -> None:
-        """The formula of a number that was to come later; of unknowns that were there before it."""
+        """Set the formula of a number made by `later`; it depends only on unknowns that were defined before."""
         (((unknown,), _),) = size.terms
         self.settled.add(unknown)
         self.formulas[unknown], self.codes[unknown] = formula, text_of(formula, self)
 
     def unknown(self, formula: Formula | Given, low: int, high: int) -> Any:
-        """A whole number that is no polynomial of others."""
+        """Return a whole number that is no polynomial of others."""
         index = self.define(formula)
         self._bounds[index] = low, high
         return Size(self, (((index,), 1),), formula.value)
 
     def define(self, formula: Formula | Given) -> int:
-        """The number of a variable with this formula."""
+        """Return the number of a variable with this formula."""
         index = self._known.get(formula.code)
         if index is None:
             index = self._known[formula.code] = len(self.codes)
@@ -78,36 +78,36 @@ class Trace:
         formula.code = f"u{self.define(formula)}"
 
     def object(self, thing: Any) -> str:
-        """How formulas name a function or an array."""
-        # which stays its own: `objects` has it
+        """Return the name of a function or an array in formulas."""
+        # The id stays unique: `objects` keeps the object.
         index = self._place_of.setdefault(id(thing), len(self.objects))
         if index == len(self.objects):
             self.objects.append(thing)
         return f"K[{index}]"
 
     def elements(self, whole: Table, kind: Any) -> Any:
-        """An array whose elements are unknown numbers, from the formula of the array."""
+        """Return an array whose elements are unknown numbers, from the formula of the array."""
         shape = whole.value.shape
         self.name(whole)
         self.guard(Formula(self, "==", Formula(self, "shape_of", whole), shape))
-        made: list[Any] = []
+        sizes: list[Any] = []
         for index in range(whole.value.size):
             element = Real(self, "element", whole, index)
             if not isinstance(element.value, float):
                 element = self.unknown(Formula(self, "int", element), -INFINITE, INFINITE)
             else:
                 self.name(element)
-            made.append(element)
-        array = np.empty(len(made), object)
-        array[:] = made
+            sizes.append(element)
+        array = np.empty(len(sizes), object)
+        array[:] = sizes
         return SizedArray.of(array.reshape(shape), kind)
 
     def constant(self, value: int) -> Size:
-        """A number that is no unknown."""
+        """Return a number that is no unknown."""
         return Size(self, (((), value),) if value else (), value)
 
     def polynomial(self, terms: Terms, value: int) -> Any:
-        """A sum of products of unknowns; an int where none is left."""
+        """Return a sum of products of unknowns; an int where none is left."""
         if not terms:
             return 0
         if len(terms) == 1 and not terms[0][0]:
@@ -121,7 +121,7 @@ class Trace:
         return self.polynomial(plus(a.terms, b.terms, sign), a.value + sign * b.value)
 
     def quotient(self, size: Size, by: int) -> Any:
-        """size // by: the part that divides leaves the brackets."""
+        """Return size // by; terms that `by` divides are divided exactly."""
         if by == 1:
             return size
         even = tuple((m, c // by) for m, c in size.terms if c // by)
@@ -137,7 +137,7 @@ class Trace:
         return part + self.polynomial(even, value - part.value)
 
     def bounds(self, size: Any) -> tuple[int, int]:
-        """Numbers that the size is never below or above."""
+        """Return lower and upper bounds of the size."""
         if not isinstance(size, Size):
             return size, size
         low = high = 0
@@ -153,7 +153,7 @@ class Trace:
         return max(low, -INFINITE), min(high, INFINITE)
 
     def _signed(self, size: Size) -> tuple[int, int]:
-        """Bounds of a sum of unknowns that may be negative."""
+        """Return bounds of a sum of unknowns that may be negative."""
         low = high = 0
         for monomial, factor in size.terms:
             if len(monomial) > 1:
@@ -164,7 +164,7 @@ class Trace:
         return max(low, -INFINITE), min(high, INFINITE)
 
     def guard(self, question: Formula, fixed: bool = False) -> None:
-        """The result holds where this question has the answer that it has for the shapes at hand."""
+        """Restrict the result to sizes for which this question has the answer that it has for the shapes at hand."""
         if question.code not in self.guards:
             self.guards[question.code] = question
             if fixed:
@@ -172,7 +172,7 @@ class Trace:
 
     @contextlib.contextmanager
     def showing_formulas(self) -> Iterator[None]:
-        """Meanwhile `str` of a Size gives its formula in double braces."""
+        """Let `str` of a Size give its formula in double braces within this context."""
         self.shows_formulas = True
         try:
             yield
@@ -181,7 +181,7 @@ class Trace:
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[dict[str, Formula]]:
-        """Questions that are asked meanwhile do not count, unless they are given to `adopt`."""
+        """Keep questions of this context apart: they restrict nothing, unless they are given to `adopt`."""
         outside, self.guards = self.guards, {}
         try:
             yield self.guards
@@ -189,12 +189,12 @@ class Trace:
             self.guards = outside
 
     def adopt(self, guards: Mapping[str, Formula]) -> None:
-        """Let questions that were asked apart count."""
+        """Add questions that were kept apart."""
         for text, question in guards.items():
             self.guards.setdefault(text, question)
 
     def fix(self, size: Size) -> int:
-        """The result holds where the size is what it is now."""
+        """Restrict the result to the present value of a size."""
         value: int = size.value
         self.guard(Formula(self, "==", size, value), fixed=True)
         return value
@@ -202,37 +202,36 @@ class Trace:
     def source(
         self, numbers: Sequence[Symbolic], arrays: Sequence[Symbolic] = (), shown: Sequence[Symbolic] = ()
     ) -> str:
-        """Python that defines `numbers(d)`: None unless the guards answer as they did, else the values of these
-        formulas, numbers and arrays; and `shown(d)`: numbers that only descriptions show."""
+        """Return Python that defines `numbers(d)`: None unless the guards answer as they did, else the values of
+        these formulas, numbers and arrays; and `shown(d)`: numbers that only descriptions show."""
         least = [f"1 <= d[{index}] <= {_MOST}" for index in range(self.dimensions)]
         lines = ["def numbers(d):", f"    if not ({' and '.join(least) or 'True'}): return None"]
-        made: set[int] = set()
+        assigned: set[int] = set()
 
         def assign(unknowns: set[int]) -> None:
-            """Each after those that it needs."""
+            """Assign unknowns, each after those that it needs."""
             lines.extend(f"    u{index} = {self.codes[index]}" for index in sorted(unknowns))
-            made.update(unknowns)
+            assigned.update(unknowns)
 
         guards = [
             (len(self._needed([text], most=_MOST_TOLD)), text, question.value)
             for text, question in self.guards.items()
         ]
-        for _, text, answer in sorted(guards, key=lambda guard: guard[0]):  # what is quick to ask first
-            assign(self._needed([text], made))
+        for _, text, answer in sorted(guards, key=lambda guard: guard[0]):  # quick questions first
+            assign(self._needed([text], assigned))
             lines.append(f"    if {'not ' if answer else ''}{text}: return None")
         if checks_formulas():
             wanted = [*numbers, *arrays, *shown]
             check_texts(self, wanted, sorted(self._needed([*self.guards, *(each.code for each in wanted)])))
         codes, tables, descriptions = ([each.code for each in given] for given in (numbers, arrays, shown))
-        assign(self._needed([*codes, *tables], made))
+        assign(self._needed([*codes, *tables], assigned))
         lines += [f"    return [{', '.join(codes)}], [{', '.join(tables)}]", "def shown(d):"]
-        made.clear()
+        assigned.clear()
         assign(self._needed(descriptions))
         return "\n".join((*lines, f"    return [{', '.join(descriptions)}]", ""))
 
     def _needed(self, codes: Sequence[str], made: Collection[int] = (), most: int | None = None) -> set[int]:
-        """The unknowns that formulas need, and those that these need themselves, but for those that are made; no more
-        than some `most`."""
+        """Return the unknowns that formulas need, directly or not, except those in `made`; no more than some `most`."""
         needed: set[int] = set()
         waiting = list(codes)
         while waiting and (most is None or len(needed) < most):
@@ -244,7 +243,7 @@ class Trace:
 
 
 def _caller() -> str:
-    """The file and line outside this module that asked."""
+    """Return the file and line outside this module that caused a question."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename.endswith(_WITHIN):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""What a tensor is (dtype and shape) and how it lies in memory (layout)."""
+"""Types of tensors (dtype and shape) and layouts in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cenote.core.computed import SizedArray
 from cenote.core.packages import needed
 from cenote.core.sizes import whole
 
-# numpy.typing takes a tenth of the time that importing NumPy does, and only checkers need it
+# Importing numpy.typing takes a tenth of the time of importing NumPy, and only type checkers need it.
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
@@ -37,14 +37,14 @@ _SHORT = {"float": "f", "int": "i", "uint": "u", "complex": "c"}
 def _bfloat16() -> np.dtype[Any]:
     try:
         import ml_dtypes  # 8 ms and 3 MB, which a process that only loads float32 plans need not spend
-    except ModuleNotFoundError:  # then no array is of it: a type that equals no other
+    except ModuleNotFoundError:  # then no array has it: a type that equals no other
         return np.dtype([("bfloat16", np.uint16)])
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
 
 
 def __getattr__(name: str) -> Any:
-    """BFLOAT16, which NumPy does not have by itself, and FLOATS, which it is one of."""
+    """Return BFLOAT16, which NumPy does not have by itself, and FLOATS, which includes it."""
     if name not in ("BFLOAT16", "FLOATS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals().update(BFLOAT16=_bfloat16(), FLOATS=_NUMPY_FLOATS | {_bfloat16()})
@@ -52,28 +52,29 @@ def __getattr__(name: str) -> Any:
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """The dtype of a name, also of those that ml_dtypes adds ("bfloat16", "int4"). Raises TypeError for no dtype."""
+    """Return the dtype of a name, also of those that ml_dtypes adds ("bfloat16", "int4"). Raises TypeError for no
+    dtype."""
     try:
         return np.dtype(name)
     except TypeError:
-        needed("ml_dtypes", f"the type {name}")  # which makes its names known to NumPy
+        needed("ml_dtypes", f"the type {name}")  # makes its names known to NumPy
         return np.dtype(name)
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """True for float64, float32, float16 and bfloat16."""
+    """Whether a dtype is float64, float32, float16 or bfloat16."""
     return dtype in _NUMPY_FLOATS or dtype == _bfloat16()
 
 
 @cache
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """`dtype.name`, for which NumPy takes 2 us."""
+    """Return `dtype.name`, for which NumPy takes 2 us."""
     return dtype.name
 
 
 @cache
 def short_name(dtype: np.dtype[Any]) -> str:
-    """`f32`, `bf16`, `i8`, `bool`: how types print in graphs, plans and kernel names."""
+    """Return `f32`, `bf16`, `i8`, `bool`: the names of types in graphs, plans and kernel names."""
     if dtype.name == "bfloat16":
         return "bf16"
     for prefix, letter in _SHORT.items():
@@ -96,12 +97,12 @@ class TensorType:
 
     @staticmethod
     def of(dtype: DTypeLike, shape: Sequence[int]) -> TensorType:
-        """From anything NumPy takes as a dtype."""
+        """Make a type from anything NumPy takes as a dtype."""
         return TensorType(np.dtype(dtype), tuple(whole(extent) for extent in shape))
 
     @staticmethod
     def known(value: Array) -> TensorType:
-        """The type of a constant, with its content."""
+        """Return the type of a constant, with its content."""
         return TensorType(value.kind if isinstance(value, SizedArray) else value.dtype, value.shape, value)
 
     @property
@@ -126,7 +127,7 @@ Dimension = int | str | None
 
 @dataclass(frozen=True)
 class Declared:
-    """An input or output as the model declares it: a dimension is a size, a name, or None when unknown.
+    """Input or output as the model declares it: a dimension is a size, a name, or None when unknown.
 
     `form` is "" for a tensor, else "sequence" or "optional": `dtype` is then object, and `element` the dtype of the
     tensors in it ("" where the model does not say).
@@ -147,7 +148,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a value lies in memory.
+    """Layout of a value in memory.
 
     `lanes == 0`: plain, row-major over the logical shape. `lanes == L`: channel-blocked, (N, ceil(C/L), *spatial, L):
     the lanes past C in the last block are junk that no kernel may let into a real lane. `halo`: (begin, end) rows of

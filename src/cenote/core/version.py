@@ -1,3 +1,3 @@
-"""The version: the one place where it is written."""
+"""Version: the one place where it is written."""
 
 __version__ = "0.1.0"

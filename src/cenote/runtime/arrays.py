@@ -1,4 +1,4 @@
-"""Arrays of other libraries in and out, through DLPack, without copying."""
+"""Arrays of other libraries as inputs and outputs, through DLPack, without copying."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ Restore = Callable[[Array], Any]
 
 
 def as_numpy(x: Any) -> tuple[Array, Restore]:
-    """The array as NumPy sees it, without a copy, and what turns a result into the caller's kind of array.
+    """Return the array as a NumPy array, without a copy, and the function that turns a result into the caller's kind
+    of array.
 
-    Takes NumPy arrays of any strides and byte order, PyTorch tensors on the CPU, JAX arrays and whatever offers DLPack
-    on the CPU. Read-only memory stays read-only. Results for NumPy scalars and subclasses are plain arrays.
+    Takes NumPy arrays of any strides and byte order, PyTorch tensors on the CPU, JAX arrays and whatever offers
+    DLPack on the CPU. Read-only memory stays read-only. Results for NumPy scalars and subclasses are plain arrays.
 
-    Raises InputError for anything else, with what to do: lists, masked arrays (their mask would be lost), tensors on
-    another device, tensors that ask for a gradient (it would be lost: see cenote.torch).
+    Raises InputError for anything else, with a remedy: lists, masked arrays (their mask would be lost), tensors on
+    another device, tensors that require a gradient (it would be lost: see cenote.torch).
     """
     if isinstance(x, np.ndarray | np.generic):
         if isinstance(x, np.ma.MaskedArray):
@@ -45,14 +46,14 @@ def as_numpy(x: Any) -> tuple[Array, Restore]:
 
 
 def is_native(x: Array) -> bool:
-    """True when the bytes of the elements are in the machine's order."""
+    """Whether the bytes of the elements are in the machine's order."""
     return bool(x.dtype.isnative)
 
 
 def dense(x: Array) -> Array:
-    """The array in row-major order and native byte order: itself where it is so already, else a copy.
+    """Return the array in row-major order and native byte order: itself where it is so already, else a copy.
 
-    Raises CapacityError when there is no memory for the copy (a broadcast view may stand for any number of elements).
+    Raises CapacityError when there is no memory for the copy (a broadcast view may have any number of elements).
     """
     try:
         return np.ascontiguousarray(x, x.dtype.newbyteorder("="))
@@ -91,7 +92,8 @@ def _to_torch(array: Array) -> Any:
 
 
 def _restorer(x: Any) -> Restore:
-    """From DLPack back to the library, by the array API's from_dlpack; NumPy arrays where it has none."""
+    """Return the function from DLPack back to the library, by the array API's from_dlpack; NumPy arrays where it has
+    none."""
     if hasattr(x, "__array_namespace__"):
         restore: Restore = x.__array_namespace__().from_dlpack
         return restore

@@ -1,4 +1,4 @@
-"""Streams of inputs: drawn ahead of their use, and grouped into batches."""
+"""Streams of inputs: read ahead of their use, and grouped into batches."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
-    """The items, in order, drawn by a background thread that is at most `depth` items ahead of the reader.
+    """Yield the items, in order, read by a background thread that is at most `depth` items ahead of the reader.
 
-    What drawing raises is raised here, after the items before it. Closing the generator ends the thread as soon as the
-    item that it is drawing is there (nobody waits for that), and closes `items` if it is a generator.
+    An exception from `items` is raised here, after the items before it. Closing the generator ends the thread as soon
+    as the item that it is reading is there (nobody waits for that), and closes `items` if it is a generator.
     """
     drawn: SimpleQueue[tuple[str, Any]] = SimpleQueue()
     room, stopped = threading.Semaphore(depth), threading.Event()
@@ -65,25 +65,25 @@ class Entry:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """Equal for items that can be in one batch."""
+        """Key that is equal for items that can be in one batch."""
         return self.single, tuple(
             (n, x.shape[not self.single :], x.dtype.str) for n, x in self.arrays.items()
         )
 
     @property
     def rows(self) -> int:
-        """How much of the batch axis the item takes."""
+        """Size of the item along the batch axis."""
         return 1 if self.single else max((x.shape[0] for x in self.arrays.values()), default=1)
 
 
 @dataclass
 class Batch:
-    """Items that run as one."""
+    """Items that run together."""
 
     entries: list[Entry] = field(default_factory=list)
 
     def inputs(self) -> dict[str, Array]:
-        """The items' arrays one behind the other; those of a lone item as they are."""
+        """Concatenate the items' arrays; those of a single item stay as they are."""
         first = self.entries[0]
         if len(self.entries) == 1 and not first.single:
             return dict(first.arrays)
@@ -91,7 +91,7 @@ class Batch:
         return {name: join([entry.arrays[name] for entry in self.entries]) for name in first.arrays}
 
     def parts(self, outputs: Mapping[str, Array]) -> Iterator[list[Any]]:
-        """Each item's own outputs. Raises ShapeError for an output whose first axis is not the batch."""
+        """Yield each item's own outputs. Raises ShapeError for an output whose first axis is not the batch."""
         if len(self.entries) == 1 and not self.entries[0].single:
             yield [self.entries[0].restore(y) for y in outputs.values()]
             return
@@ -111,10 +111,10 @@ class Batch:
 def batches(
     items: Iterable[Any], size: int, read: Callable[[Any], Entry]
 ) -> Iterator[tuple[Batch, dict[str, Array]]]:
-    """Groups of up to `size` neighbours that fit together, with their joined inputs.
+    """Yield groups of up to `size` neighbours that fit together, with their joined inputs.
 
-    An item of another shape or type than its neighbours starts a batch of its own. When an item cannot be had or read,
-    those before it still come, then the error.
+    An item of another shape or type than its neighbours starts a batch of its own. When an item cannot be obtained or
+    read, those before it still come, then the error.
     """
     held: list[Entry] = []
     failure: BaseException | None = None
@@ -151,9 +151,10 @@ def mapped(
     entry: Callable[[Any], Entry],
     run: Callable[[Mapping[str, Any]], dict[str, Array]],
 ) -> Iterator[Any]:
-    """What `run` gives for each item of a stream, in order: outputs by name for inputs by name, in batches."""
+    """Yield the results of `run` for each item of a stream, in order: outputs by name for inputs by name,
+    in batches."""
     stream = ahead(batches(items, batch, entry))
     with contextlib.closing(stream):
         for group, inputs in stream:
-            for made in group.parts(run(inputs)):
-                yield made[0] if len(made) == 1 else tuple(made)
+            for results in group.parts(run(inputs)):
+                yield results[0] if len(results) == 1 else tuple(results)

@@ -1,4 +1,4 @@
-"""Sizes that a caller of `load` says: fixed ones, and the largest that symbolic dimensions will have."""
+"""Sizes that a caller of `load` declares: fixed ones, and the largest that symbolic dimensions will have."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from cenote.core.errors import ArgumentError, shown
 from cenote.core.types import Declared, Dimension
 
 Bounds = dict[tuple[str, int], int]
-"""The largest extents, by input and axis."""
+"""Largest extents, by input and axis."""
 
 _ENTRY = re.compile(r"\s*([^<>=,]*?)\s*(?:<=\s*([1-9]\d*)\s*)?")
 _FORMS = 'a size, a name, "name<=640" or None'
 
 
 def narrowed(inputs: Sequence[Declared], shapes: Mapping[str, Any]) -> tuple[tuple[Declared, ...], Bounds]:
-    """The inputs with the sizes that `shapes` fixes (by name, an entry per axis), and the bounds that it gives; one of
-    a name that the model declares holds for all dimensions of that name.
+    """Return the inputs with the sizes that `shapes` fixes (by name, an entry per axis), and the bounds that it
+    gives; a bound of a name that the model declares holds for all dimensions of that name.
 
-    Raises ArgumentError, naming the entry, for what is no shape, for another rank or size than the model declares, and
-    for bounds of one dimension that differ.
+    Raises ArgumentError, naming the entry, for something that is no shape, for another rank or size than the model
+    declares, and for bounds of one dimension that differ.
     """
     names = [declared.name for declared in inputs]
     for name in shapes:
@@ -30,19 +30,19 @@ def narrowed(inputs: Sequence[Declared], shapes: Mapping[str, Any]) -> tuple[tup
                 f"shapes: {shown(name)} is no input of the model ({', '.join(names) or 'none'})"
             )
     bounds: Bounds = {}
-    made = [_narrowed(declared, shapes.get(declared.name), bounds) for declared in inputs]
+    declarations = [_narrowed(declared, shapes.get(declared.name), bounds) for declared in inputs]
     named: dict[str, int] = {}
     for (name, axis), most in bounds.items():
-        dimension = _dimension(made, name, axis)
+        dimension = _dimension(declarations, name, axis)
         if isinstance(dimension, str) and named.setdefault(dimension, most) != most:
             raise ArgumentError(
                 f"shapes: '{dimension}' of '{name}' is at most {most}, and at most {named[dimension]} elsewhere"
             )
-    for declared in made:
+    for declared in declarations:
         for axis, dimension in enumerate(declared.shape or ()):
             if isinstance(dimension, str) and dimension in named:
                 bounds[declared.name, axis] = named[dimension]
-    return tuple(made), bounds
+    return tuple(declarations), bounds
 
 
 def _dimension(inputs: Sequence[Declared], name: str, axis: int) -> Dimension:
@@ -51,7 +51,7 @@ def _dimension(inputs: Sequence[Declared], name: str, axis: int) -> Dimension:
 
 
 def _narrowed(declared: Declared, entries: Any, bounds: Bounds) -> Declared:
-    """An input with what its entries say; its bounds are noted."""
+    """Return an input with the dimensions of its entries; its bounds are added to `bounds`."""
     if entries is None:
         return declared
     where = f"shapes: input '{declared.name}'"
@@ -79,12 +79,12 @@ def _narrowed(declared: Declared, entries: Any, bounds: Bounds) -> Declared:
 
 
 def _read(entry: Any, where: str) -> tuple[Dimension, int | None]:
-    """The dimension of an entry, and its bound."""
+    """Return the dimension of an entry, and its bound."""
     if entry is None:
         return None, None
     if isinstance(entry, int) and not isinstance(entry, bool) and entry >= 0:
         return entry, None
-    found = _ENTRY.fullmatch(entry) if isinstance(entry, str) else None
-    if found is None or not entry.strip() or found[1].isdecimal():
+    match = _ENTRY.fullmatch(entry) if isinstance(entry, str) else None
+    if match is None or not entry.strip() or match[1].isdecimal():
         raise ArgumentError(f"{where}: {shown(entry)} is no dimension ({_FORMS})")
-    return (found[1] if found[1] != "?" else "") or None, int(found[2]) if found[2] else None
+    return (match[1] if match[1] != "?" else "") or None, int(match[2]) if match[2] else None

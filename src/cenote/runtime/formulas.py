@@ -1,7 +1,7 @@
-"""What of a program depends on sizes: questions that say whether it holds for some, and formulas for its numbers.
+"""Numbers of a program that depend on sizes: guards that say whether it holds for some, and formulas.
 
-Both are one function in Python that was generated when the model was compiled (`core.trace`), so that numbers for a new
-size take microseconds. Functions that it calls are named, and looked up when they are first needed.
+Both are one function in Python that was generated when the model was compiled (`core.trace`), so that numbers for a
+new size take microseconds. Functions that it calls are named, and looked up when they are first needed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _NO_ANSWER = (
     LookupError,
     TypeError,
     ValueError,
-)  # what formulas raise for odd sizes
+)  # exceptions of formulas for unusual sizes
 
 
 @dataclass(frozen=True)
 class Formulas:
-    """Generated code and the things it names: functions, as "module:name", operators and arrays.
+    """Generated code and the objects it names: functions, as "module:name", operators and arrays.
 
     The code defines `numbers(d)`, which gives a list of whole numbers and one of arrays, or None for dimensions that a
     guard refuses, and `shown(d)`, the whole numbers of a description; `d` are the symbolic dimensions in order.
@@ -44,7 +44,7 @@ class Formulas:
 
     @staticmethod
     def compile(source: str, things: Sequence[Any]) -> Formulas:
-        """From generated text and the functions, operators and arrays that it names K[0], K[1] …"""
+        """Compile generated text with the functions, operators and arrays that it names K[0], K[1] …"""
         names = tuple(
             f"{thing.__module__}:{thing.__qualname__}" if isinstance(thing, FunctionType) else thing
             for thing in things
@@ -53,21 +53,22 @@ class Formulas:
 
     @cached_property
     def _made(self) -> dict[str, Any]:
-        found = [_function(thing) if isinstance(thing, str) else thing for thing in self.things]
-        scope = {**FUNCTIONS, "K": found}
+        things = [_function(thing) if isinstance(thing, str) else thing for thing in self.things]
+        scope = {**FUNCTIONS, "K": things}
         exec(marshal.loads(self.code) if self.python == sys.version else _compiled(self.source), scope)
         return scope
 
     def numbers(self, dimensions: Dimensions) -> tuple[list[int], list[Array]] | None:
-        """All numbers and arrays for these dimensions; None where they do not hold, or one cannot be computed."""
+        """Return all numbers and arrays for these dimensions; None where they do not hold, or one cannot be
+        computed."""
         try:
-            found: tuple[list[int], list[Array]] | None = self._made["numbers"](dimensions)
+            numbers: tuple[list[int], list[Array]] | None = self._made["numbers"](dimensions)
         except _NO_ANSWER:
             return None
-        return found
+        return numbers
 
     def shown(self, dimensions: Dimensions) -> list[int]:
-        """The numbers of a description, for dimensions that fit."""
+        """Return the numbers of a description, for dimensions that fit."""
         return [int(number) for number in self._made["shown"](dimensions)]
 
 
@@ -77,7 +78,7 @@ def _compiled(source: str) -> CodeType:
 
 def _function(name: str) -> Any:
     module, _, qualified = name.partition(":")
-    found: Any = importlib.import_module(module)
+    target: Any = importlib.import_module(module)
     for part in qualified.split("."):
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target

@@ -1,4 +1,4 @@
-"""What callers give a model: other libraries' arrays, numbers and lists become arrays as native code wants them."""
+"""Conversion of callers' inputs: other libraries' arrays, numbers and lists become arrays for native code."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cenote.core.types import Array, Declared
 from cenote.runtime.arrays import as_numpy, same
 
 _VALUES = (list, tuple, bool, int, float, complex)
-# The kinds of elements that a Python value may become: what it is written as is never changed in silence.
+# The kinds of elements that a Python value may become: its kind is never changed without an error.
 _KINDS: dict[type, str] = {bool: "b", int: "iufc", float: "fc", complex: "c", str: "OU"}
-_DEEPEST = 32  # nested lists: a list that holds itself ends here
+_DEEPEST = 32  # nested lists: a list that contains itself ends here
 
 
 def foreign(array: Any, declared: Declared) -> tuple[Array, Callable[[Array], Any]]:
-    """The NumPy array that an input stands for, and what turns an output into the caller's kind of array."""
+    """Return the NumPy array of an input, and the function that turns an output into the caller's kind of array."""
     try:
         if declared.form:
             return taken(array, declared.form, declared.element), same
@@ -32,7 +32,7 @@ def foreign(array: Any, declared: Declared) -> tuple[Array, Callable[[Array], An
 
 
 def fitting(array: Array, declared: Declared) -> Array:
-    """The array as native code wants it: native byte order, C-contiguous. The dtype must be the declared one."""
+    """Return the array in native byte order and C-contiguous. The dtype must be the declared one."""
     if array.dtype is declared.dtype:  # NumPy's native dtypes are singletons
         pass
     elif declared.form:
@@ -54,10 +54,10 @@ def fitting(array: Array, declared: Declared) -> Array:
 
 
 def from_values(values: Any, dtype: np.dtype[Any]) -> Array:
-    """A number, or nested lists of numbers, as an array of a dtype; a number is a tensor without axes.
+    """Return a number, or nested lists of numbers, as an array of a dtype; a number is a tensor without axes.
 
-    Raises InputError for what is not of the dtype's kind (a float where integers are due), for numbers that do not
-    fit it, for lists whose lengths differ.
+    Raises InputError for values that are not of the dtype's kind (a float where integers are expected), for numbers
+    that do not fit it, for lists whose lengths differ.
     """
     kind = "f" if types.is_float(dtype) else dtype.kind
     for leaf in _leaves(values, 0):

@@ -1,4 +1,4 @@
-"""Memory that generated code works on: aligned, pre-touched, addressed without overhead."""
+"""Memory for generated code: aligned, touched in advance, addressed without overhead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HUGE, _SMALL = 2 << 20, 4096  # bytes of pages
 
 
 def _read_data_field(array: Array) -> int:
-    """The data pointer out of the array object itself: 0.2 us, where `array.ctypes.data` takes 1.5 us."""
+    """Read the data pointer out of the array object itself: 0.2 us, where `array.ctypes.data` takes 1.5 us."""
     return ctypes.c_int64.from_address(id(array) + 16).value
 
 
@@ -28,7 +28,8 @@ def _ask_numpy(array: Array) -> int:
 
 
 def _field_is_there() -> bool:
-    """PyArrayObject starts with reference count, type, data on every CPython release build: look before using it."""
+    """Whether PyArrayObject starts with reference count, type, data, as on every CPython release build: tested by
+    examples."""
     probes = [np.empty(n, np.float32) for n in (1, 3, 1000)]
     return ctypes.sizeof(ctypes.c_void_p) == 8 and all(_read_data_field(p) == _ask_numpy(p) for p in probes)
 
@@ -40,11 +41,12 @@ address_of = _ask_numpy if DATA_FIELD is None else _read_data_field
 
 
 def aligned_bytes(nbytes: int, what: str) -> Array:
-    """Zeroed bytes, 64-byte aligned, already touched (a first touch costs 3 us per 4 KiB page); huge pages if large.
+    """Return zeroed bytes, 64-byte aligned, already touched (a first touch costs 3 us per 4 KiB page); huge pages if
+    large.
 
     Raises CapacityError naming `what` when there is not so much memory.
     """
-    if nbytes < _HUGE:  # the system is not asked what is left: 0.01 to 0.1 ms
+    if nbytes < _HUGE:  # too small to ask the system for its free memory, which takes 0.01 to 0.1 ms
         try:
             raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
         except MemoryError as error:
@@ -58,7 +60,7 @@ def aligned_bytes(nbytes: int, what: str) -> Array:
 
 
 def reserved_bytes(nbytes: int) -> Array:
-    """Zeroed bytes at a huge page's boundary, not touched yet: they take no memory until they are written."""
+    """Return zeroed bytes at a huge page's boundary, not touched yet: they take no memory until they are written."""
     if not nbytes:
         return np.empty(0, np.uint8)
     region = mmap.mmap(-1, nbytes + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -70,21 +72,22 @@ def reserved_bytes(nbytes: int) -> Array:
 
 
 class GrowingBytes:
-    """Memory that grows without moving: of a reserved range of addresses `array` is what has been touched so far.
+    """Memory that grows without moving: `array` is the part of a reserved range of addresses that has been touched so
+    far.
 
     A first touch costs 0.2 ms a megabyte with huge pages, 1 ms without: a growth pays for what it adds.
     """
 
-    _ROOM = 8  # times what was asked for that is reserved; beyond, all is given back and another range taken
+    _ROOM = 8  # reserved range, in multiples of the request; beyond it all is freed and another range taken
 
     def __init__(self, what: str) -> None:
         self.what = what
         self.array = self._range = np.empty(0, np.uint8)
 
     def grow(self, nbytes: int) -> None:
-        """Have at least so many bytes; what they hold is not kept. Raises CapacityError as `aligned_bytes`."""
+        """Provide at least so many bytes; their old content is lost. Raises CapacityError as `aligned_bytes`."""
         if nbytes < _HUGE or nbytes > self._range.nbytes:
-            self.array = self._range = np.empty(0, np.uint8)  # before there is another
+            self.array = self._range = np.empty(0, np.uint8)  # freed before the new one is taken
             if nbytes < _HUGE:
                 self.array = aligned_bytes(nbytes, self.what)
                 return
@@ -95,7 +98,7 @@ class GrowingBytes:
         self.array = self._range[:nbytes]
 
     def _reserved(self, nbytes: int) -> Array:
-        """A range with room to grow; without, where addresses are limited."""
+        """Reserve a range with room to grow; without room, where addresses are limited."""
         room = 1 if _addresses_are_limited() else self._ROOM
         with contextlib.suppress(OSError, OverflowError, ValueError, MemoryError):
             return reserved_bytes(room * nbytes)
@@ -103,8 +106,8 @@ class GrowingBytes:
 
 
 def _addresses_are_limited() -> bool:
-    """May a process have so many addresses and no more (`ulimit -v`), or does the system count each as memory in use
-    (vm.overcommit_memory=2)?"""
+    """Whether a process is limited in addresses (`ulimit -v`), or the system counts each as memory in use
+    (vm.overcommit_memory=2)."""
     try:
         import resource
 
@@ -116,7 +119,7 @@ def _addresses_are_limited() -> bool:
 
 
 def _mapped(nbytes: int, what: str) -> Array:
-    """`reserved_bytes`; CapacityError where that is not possible."""
+    """Call `reserved_bytes`; CapacityError where that is not possible."""
     try:
         return reserved_bytes(nbytes)
     except (OSError, OverflowError, ValueError, MemoryError) as error:
@@ -124,7 +127,7 @@ def _mapped(nbytes: int, what: str) -> Array:
 
 
 def _require_available(nbytes: int, what: str) -> None:
-    """Raise CapacityError where the system cannot give so many bytes."""
+    """Raise CapacityError where the system does not have so many bytes."""
     if nbytes > available_bytes():
         raise CapacityError(
             f"{what}: needs {nbytes / 1e6:.0f} MB, only {available_bytes() / 1e6:.0f} MB are available"
@@ -132,7 +135,7 @@ def _require_available(nbytes: int, what: str) -> None:
 
 
 def available_bytes() -> int:
-    """Memory the system says it can still give; without that knowledge, unlimited."""
+    """Memory that the system reports as available; unlimited where it does not report it."""
     try:
         with open("/proc/meminfo") as lines:
             for line in lines:
@@ -144,7 +147,7 @@ def available_bytes() -> int:
 
 
 def aligned_copy(array: Array, what: str) -> Array:
-    """A C-contiguous copy at an aligned address."""
+    """Return a C-contiguous copy at an aligned address."""
     block = aligned_bytes(array.nbytes, what)
     copy: Array = (
         block.view(array.dtype).reshape(array.shape) if array.size else np.empty(array.shape, array.dtype)
@@ -158,7 +161,7 @@ def is_aligned(array: Array) -> bool:
 
 
 def empty_output(shape: tuple[int, ...], dtype: Any) -> Array:
-    """A fresh array for a result; CapacityError when there is no memory for it."""
+    """Return a fresh array for a result; CapacityError when there is no memory for it."""
     try:
         return np.empty(shape, dtype)
     except (MemoryError, ValueError) as error:
@@ -166,8 +169,8 @@ def empty_output(shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def empty_owner(shape: tuple[int, ...], nbytes: int) -> Array:
-    """Memory with room for a result of this shape at an aligned address (`aligned_in`); CapacityError where there is
-    none."""
+    """Return memory with room for a result of this shape at an aligned address (`aligned_in`); CapacityError where
+    there is none."""
     try:
         return np.empty(nbytes + ALIGNMENT, np.uint8)
     except (MemoryError, ValueError) as error:
@@ -175,7 +178,7 @@ def empty_owner(shape: tuple[int, ...], nbytes: int) -> Array:
 
 
 def aligned_in(owner: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    """An array at the first aligned address of memory that `empty_owner` gave."""
+    """Return an array at the first aligned address of memory from `empty_owner`."""
     return np.ndarray(shape, dtype, owner, -address_of(owner) % ALIGNMENT)
 
 

@@ -1,13 +1,13 @@
-"""Memory of results: aligned, and that of large ones used again once nobody holds the array any more.
+"""Memory of results: aligned, and that of large ones reused once nobody holds the array any more.
 
 NumPy's own memory begins 16 bytes into a cache line, and each store of a vector of 64 bytes touches two lines then:
 maps of 0.4 MB were written in 32 us instead of 15 by a kernel that only moves them.
 
-Fresh memory is cleared by the system page by page when it is first touched, which takes longer than many a kernel that
-writes it: of a convolution that gives 411 MB a third of its processor time, of a layer normalisation of 33 MB two
-fifths. The allocator keeps what is freed only up to 32 MB. So the last large results are remembered, and one to which
-no other reference is left is given out again. Views, memoryviews and other libraries' tensors on the same memory hold
-the array that owns it, which is what is counted.
+Fresh memory is cleared by the system page by page when it is first touched, which takes longer than many a kernel
+that writes it: for a convolution with a result of 411 MB a third of its processor time, for a layer normalisation of
+33 MB two fifths. The allocator keeps freed memory only up to 32 MB. So the last large results are remembered, and one
+to which no other reference is left is handed out again. Views, memoryviews and other libraries' tensors on the same
+memory hold a reference to the array that owns it, and these references are counted.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from cenote.core.locks import Guard
 from cenote.core.types import Array
 from cenote.runtime.memory import ALIGNMENT, aligned_in, empty_output, empty_owner
 
-ALIGNED = 64 << 10  # bytes from which a result is aligned: 0.7 us are more than smaller ones gain
+ALIGNED = (
+    64 << 10
+)  # bytes from which a result is aligned: smaller ones gain less than the 0.7 us that it takes
 LARGE = 1 << 20  # bytes from which a result's memory is remembered
-# bytes remembered in all, or twice the last one: a program often holds one result while it makes the next
+# Most bytes remembered, or twice the last one: a program often holds one result while it computes the next.
 _KEPT = 256 << 20
 
 
@@ -39,13 +41,13 @@ class OutputMemory:
     def __init__(self) -> None:
         self._blocks: list[Array] = []
         self._guard = Guard()
-        # Counts mean something where one thread runs Python at a time. How many a free block has differs from one
-        # version of Python to the next.
+        # Counts are meaningful where one thread runs Python at a time. A free block's count differs from one version
+        # of Python to the next.
         counted = getattr(sys, "_is_gil_enabled", lambda: True)() and hasattr(sys, "getrefcount")
         self._free = _references([np.empty(1)])[0] if counted else -1
 
     def make(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """An array for a result; CapacityError where there is no memory for it."""
+        """Return an array for a result; CapacityError where there is no memory for it."""
         nbytes = np.dtype(dtype).itemsize
         for extent in shape:
             nbytes *= extent
@@ -53,7 +55,7 @@ class OutputMemory:
             return empty_output(shape, dtype)
         if nbytes < LARGE or self._free < 0:
             return aligned_in(empty_owner(shape, nbytes), shape, dtype)
-        with self._guard.lock:  # until there is a reference, no other thread may see a block as free
+        with self._guard.lock:  # until there is a reference, no other thread may take a block as free
             for block, references in zip(self._blocks, _references(self._blocks), strict=True):
                 if references == self._free and block.nbytes == nbytes + ALIGNMENT:
                     return aligned_in(block, shape, dtype)
@@ -63,14 +65,14 @@ class OutputMemory:
             return aligned_in(block, shape, dtype)
 
     def _make_room(self, nbytes: int) -> None:
-        """Forget the oldest, so that no more than the limit is remembered with another of so many bytes."""
+        """Forget the oldest blocks, so that with another of so many bytes the limit is kept."""
         most = max(_KEPT, 2 * nbytes) - nbytes
         while self._blocks and sum(block.nbytes for block in self._blocks) > most:
             del self._blocks[0]
 
     @contextlib.contextmanager
     def off(self) -> Iterator[None]:
-        """Meanwhile all results get fresh memory."""
+        """Give all results fresh memory within this context."""
         free, self._free = self._free, -1
         try:
             yield
@@ -78,7 +80,7 @@ class OutputMemory:
             self._free = free
 
     def clear(self) -> None:
-        """Forget all: what nobody holds goes back to the system."""
+        """Forget all blocks: those that nobody holds go back to the system."""
         with self._guard.lock:
             self._blocks.clear()
 

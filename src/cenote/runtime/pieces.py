@@ -1,4 +1,4 @@
-"""Work in pieces that threads take from each other: reading, digesting, packing: what runs without Python's lock."""
+"""Work in pieces that threads share, for code that runs without Python's lock: reading, digesting, packing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cenote.runtime.threads import start_thread
 
 @contextmanager
 def helped(count: int, work: Callable[[int], None], least: int = 1) -> Iterator[None]:
-    """Do `work(index)` for index 0 .. count - 1, on one thread per core with `least` of them or more for each.
+    """Do `work(index)` for index 0 .. count - 1, on one thread per core with at least `least` indices each.
 
-    Other threads begin at once, this one when the block ends. What is waited for is work that helpers have begun, not
-    helpers: one that does not come to life has begun none. When this returns or raises, Ctrl-C included, nothing is
-    being worked on.
+    Other threads begin at once, this one when the block ends. This function waits for work that helpers have begun,
+    not for helpers: one that does not start has begun none. When it returns or raises, Ctrl-C included, no work is in
+    progress.
     """
     waiting, begun, ended = iter(range(count)), 0, SimpleQueue[None]()
     lock, failures = threading.Lock(), list[Exception]()
@@ -57,6 +57,6 @@ def helped(count: int, work: Callable[[int], None], least: int = 1) -> Iterator[
 
 
 def on_all_cores(count: int, work: Callable[[int], None], least: int = 1) -> None:
-    """The same, with this thread at work from the beginning."""
+    """Do the same, with this thread at work from the beginning."""
     with helped(count, work, least):
         pass

@@ -1,10 +1,10 @@
-"""A program: plain data that says which kernels run, in which order, on which memory. It knows no graph.
+"""Program: plain data that says which kernels run, in which order, on which memory. It knows no graph.
 
-`Program` is shared and immutable; an `Instance` is one set of memory to run it on. Several Python threads that run
-a one-thread program at once get an instance each; on a team programs take turns, and one instance per team is enough.
+`Program` is shared and immutable; an `Instance` is one set of memory to run it on. Several Python threads that run a
+one-thread program at once get an instance each; on a team programs take turns, and one instance per team is enough.
 
-A run can be interrupted by an exception (Ctrl-C): native code comes back to Python every 50 ms. The job is then given
-up, and instance and team are as good as new.
+A run can be interrupted by an exception (Ctrl-C): native code comes back to Python every 50 ms. The job is then
+cancelled, and instance and team can be used again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from cenote.runtime.steps import HostStep, KernelStep, Slot, SlotKind, Step
 from cenote.runtime.threads import DriverAbi, Team
 from cenote.runtime.workplaces import Workplace, Workplaces
 
-_KEPT_BYTES = 64 << 20  # of waiting arenas
-_FEW_CHUNKS = 8  # of each thread, up to which one more or less matters
-_MOST_CHUNKS = (1 << 16) - 1  # of a step: the driver counts those that are taken in 16 bits
+_KEPT_BYTES = 64 << 20  # most bytes of arenas that wait for later runs
+_FEW_CHUNKS = 8  # chunks of each thread up to which one more or less matters
+_MOST_CHUNKS = (1 << 16) - 1  # most chunks of a step: the driver counts those that are taken in 16 bits
 
 
 def require_team(team: Team) -> None:
@@ -63,29 +63,29 @@ class Program:
 
     @cached_property
     def records(self) -> Records:
-        """The steps as native code wants them."""
+        """Steps as native code takes them."""
         return Records.of(self.steps, self.constants)
 
     @property
     def kept_bytes(self) -> int:
-        """Memory that the program takes by itself while it is kept, about: records, step table, an arena of its own."""
+        """Approximate memory that the program takes while it is kept: records, step table, an arena of its own."""
         tables = 8 * (len(self.records.starts) * self.driver.step_words + 2 * self.records.length)
         return tables + (self.arena_bytes if self.workplaces is None else 0)
 
     def changed(self, **fields: Any) -> Program:
-        """The program with other `threads` or `flush`. What is known of its steps stays known."""
-        made = replace(self, **fields, _free=[])
+        """Return the program with other `threads` or `flush`. Computed properties of its steps are kept."""
+        program = replace(self, **fields, _free=[])
         known = ("records", "scratch_bytes")
-        vars(made).update({name: value for name, value in vars(self).items() if name in known})
-        return made
+        vars(program).update({name: value for name, value in vars(self).items() if name in known})
+        return program
 
     @cached_property
     def scratch_bytes(self) -> int:
-        """Scratch memory that each thread needs."""
+        """Scratch memory that each thread needs, in bytes."""
         return max((step.scratch for step in self.steps if isinstance(step, KernelStep)), default=0)
 
     def run(self, inputs: Sequence[Array], out: Sequence[Array] | None = None) -> list[Array]:
-        """Outputs for inputs that have exactly the declared types, C-contiguous and native byte order.
+        """Return outputs for inputs that have exactly the declared types, C-contiguous and native byte order.
 
         `out`: arrays of the outputs' types to fill, contiguous, apart from the inputs; otherwise fresh ones are made.
         """
@@ -100,7 +100,7 @@ class Program:
 
     @contextmanager
     def held(self) -> Iterator[tuple[Instance, Team]]:
-        """An instance in its memory, and the team that it runs on, for runs one after another. Raises as `run`."""
+        """Lend an instance in its memory, and the team that it runs on, for runs one after another. Raises as `run`."""
         if self.threads == 1:
             instance = self._instance()
             try:
@@ -141,14 +141,14 @@ class Program:
                 team.runner = 0
 
     def _instance_on(self, team: Team) -> Instance:
-        """The team's instance: its step table belongs to the team. The caller holds the team's lock."""
+        """Return the team's instance: its step table belongs to the team. The caller holds the team's lock."""
         for instance in self._free:
             if instance.team is team:
                 return instance
         with refusals("memory to run a model on"):
-            made = self._new_instance(team)
-        self._free[:] = [*(each for each in self._free if each.team is None or not each.team.lost), made]
-        return made
+            added = self._new_instance(team)
+        self._free[:] = [*(each for each in self._free if each.team is None or not each.team.lost), added]
+        return added
 
     def _instance(self) -> Instance:
         try:
@@ -162,12 +162,13 @@ class Program:
 
     @cached_property
     def _on_one_thread(self) -> Program:
-        """The same program, with the same results."""
+        """The same program on one thread, with the same results."""
         return self.changed(threads=1)
 
     @cached_property
     def _most_kept(self) -> int:
-        """Instances that wait for later runs: more than the cores can run at once only while their arenas are small."""
+        """Most instances that wait for later runs: more than the cores can run at once only while their arenas are
+        small."""
         return max(physical_cores(), _KEPT_BYTES // max(1, self.arena_bytes))
 
     def prepare(self) -> None:
@@ -190,10 +191,10 @@ class Program:
 
 
 def even_grains(items: Array, grains: Array, threads: int) -> Array:
-    """How many items of each step a thread takes at a time, so that all have about as many in the end.
+    """Return how many items of each step a thread takes at a time, so that all take about as many in the end.
 
-    Where 28 items are taken 9 at a time, one of two threads has 18 of them. Chunks become smaller, by up to a quarter
-    of the grain, which is 20 to 100 us of work; a step of half of that or less stays whole.
+    Where 28 items are taken 9 at a time, one of two threads takes 18 of them. Chunks become smaller, by up to a
+    quarter of the grain, which is 20 to 100 us of work; a step of half of that or less stays whole.
     """
     if threads == 1:
         return grains
@@ -210,7 +211,7 @@ def even_grains(items: Array, grains: Array, threads: int) -> Array:
 
 
 def most_items(items: Array, grains: Array, threads: int) -> Array:
-    """What the thread with most has, if all take chunks equally fast: the last, smaller chunk is taken last."""
+    """Return the most items of any thread, if all take chunks equally fast: the last, smaller chunk is taken last."""
     chunks, rest = items // grains, items % grains
     rounds, more = chunks // threads, chunks % threads
     most: Array = rounds * grains + np.where(more, grains, rest)
@@ -243,7 +244,7 @@ class Instance:
         }
         self._in_arena = records.places.get((SlotKind.ARENA, 0), np.empty(0, np.int64))
         self._base, self.words = 0, words
-        self._noted: dict[int, Array] = {}  # what checks look at in this arena, by the id of the step
+        self._noted: dict[int, Array] = {}  # arrays that checks read in this arena, by the id of the step
         self._table = aligned_bytes(max(count, 1) * size * 8, "the step table").view(np.int64)
         self.table_address = address_of(self._table)
         self.segments = records.segments
@@ -282,8 +283,8 @@ class Instance:
     def run(
         self, inputs: Sequence[Array], out: Sequence[Array] | None, team: Team | None = None
     ) -> list[Array]:
-        """One inference. The arrays' types have been checked: native code trusts their sizes. The caller holds the lock
-        of the team."""
+        """Run one inference. The arrays' types have been checked: native code trusts their sizes. The caller holds
+        the lock of the team."""
         program, place = self.program, self._place
         outputs = list(out) if out else [self._empty(type.shape, type.dtype) for type in program.outputs]
         words = self._word
@@ -295,7 +296,7 @@ class Instance:
             self._run_segments(team or place.alone, inputs, outputs)
             return outputs
         assert program.workplaces is not None
-        place = program.workplaces.take(program)  # as `placed`, which takes 1 us more
+        place = program.workplaces.take(program)  # the work of `placed`, which takes 1 us more
         self._use(place.arena.array)
         try:
             self._run_segments(team or place.alone, inputs, outputs)
@@ -305,7 +306,7 @@ class Instance:
 
     @contextmanager
     def placed(self) -> Iterator[Workplace]:
-        """Its own place to work, or one of the model's."""
+        """Lend the instance's own workplace, or one of the model's."""
         if self._place is not None:
             yield self._place
             return
@@ -319,7 +320,7 @@ class Instance:
             workplaces.give(place)
 
     def __del__(self) -> None:
-        """A worker that was late may still be reading the step table: the team frees it when none is."""
+        """Leave the step table to the team, which frees it when no worker can be reading it any more."""
         if self.team is not None and hasattr(self, "_table"):
             self.team.graveyard.append(self._table)  # atomic: a finaliser must not wait for the lock
 
@@ -341,7 +342,7 @@ class Instance:
                 raise
 
     def look(self, step: HostStep) -> None:
-        """Raise what a step finds that only looks."""
+        """Raise the error that a check step finds."""
         if np.count_nonzero(self._noted[id(step)]):  # 0.2 us, where the step takes 8
             self._run_host(step, (), ())
 
@@ -362,8 +363,8 @@ class Instance:
     def _array(
         self, slot: Slot, type: TensorType, inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> Array:
-        """The memory of a slot as an array. Of an input, output or constant it may be a part, or another shape of
-        the same elements: views and concats share memory."""
+        """Return the memory of a slot as an array. Of an input, output or constant it may be a part, or another shape
+        of the same elements: views and concats share memory."""
         if slot.kind is not SlotKind.ARENA:
             owners = {
                 SlotKind.INPUT: inputs,

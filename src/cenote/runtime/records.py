@@ -1,4 +1,4 @@
-"""Kernel steps as native code wants them: argument records one behind the other, and what the step table says."""
+"""Kernel steps as native code takes them: argument records one behind the other, and the columns of the step table."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Memory = tuple[SlotKind, int]  # kind and index of a slot
 
 @dataclass(frozen=True)
 class Records:
-    """The steps of a program without addresses of memory that changes.
+    """Steps of a program without addresses of memory that changes.
 
-    `words`: makes all argument records, `length` words. Constants have their addresses; another place is an offset
-    until the address of the memory is added that `places` names (positions of words, by memory). Per kernel step: where
-    its record `starts`, its `addresses`, `items`, `grains` and `barriers`. `segments`: kernel steps that run one after
-    another (first, behind the last), and host steps.
+    `words`: makes all argument records, `length` words. Constants have their addresses; other words in memory are
+    offsets, to which the address of the memory that `places` names is added later (positions of words, by memory).
+    Per kernel step: the place where its record `starts`, its `addresses`, `items`, `grains` and `barriers`.
+    `segments`: kernel steps that run one after another (first, behind the last), and host steps.
     """
 
     words: Callable[[], Array]
@@ -38,7 +38,7 @@ class Records:
 
     @staticmethod
     def of(steps: Sequence[Step], constants: Sequence[Array]) -> Records:
-        """The records of the steps of a program."""
+        """Return the records of the steps of a program."""
         words: list[Any] = []
         known: dict[int, int] = {}  # addresses of constants, by number
         places: dict[Memory, list[int]] = {}
@@ -71,7 +71,7 @@ class Records:
 
 
 def segments_of(steps: Sequence[Step]) -> tuple[tuple[int, int] | HostStep, ...]:
-    """Native stretches, by the numbers of their kernel steps, and the host steps between them."""
+    """Return native stretches, by the numbers of their kernel steps, and the host steps between them."""
     segments: list[tuple[int, int] | HostStep] = []
     row = 0
     for step in steps:

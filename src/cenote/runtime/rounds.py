@@ -1,8 +1,8 @@
-"""A program run round after round on what the round before made, as the body of a loop: without Python in between.
+"""Program run round after round on the results of the round before, as the body of a loop, without Python in between.
 
-Values that go round lie in two buffers, read and written in turns; arrays that are walked, and results that are kept of
-every round, are read and written part by part where they lie. A native function counts the rounds and sets the words of
-the argument records that change; Python is back after 50 ms, or after each round where something must be looked at.
+Carried values lie in two buffers, read and written in turns; arrays that are walked, and results that are kept of
+every round, are read and written part by part in place. A native function counts the rounds and sets the words of the
+argument records that change; Python is back after 50 ms, or after each round where something must be checked.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from cenote.runtime.records import Memory
 from cenote.runtime.steps import HostStep, SlotKind
 from cenote.runtime.threads import Team
 
-_BLOCK = 16 << 20  # bytes of what is kept, for which memory is taken at a time
-_WITHIN = 1  # what the native function says when the time was up within a round
+_BLOCK = 16 << 20  # bytes of kept results for which memory is taken at a time
+_WITHIN = 1  # result of the native function when its time ended within a round
 
-Course = tuple[int, int, int]  # an address in even rounds, in odd ones, and what each round adds to it
+Course = tuple[int, int, int]  # an address in even rounds, in odd ones, and the step from round to round
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """How rounds hang together, by the numbers of a program's inputs and outputs.
+    """Connections between rounds, by the numbers of a program's inputs and outputs.
 
-    `carried`: inputs, and which output of the round before each is. `walked`: inputs that are part after part of an
-    array along its first axis, True where from its end. `kept`: outputs of which every round's is kept, True: in
-    reverse order. `counted`: the input that is the number of the round. `going`: an output that goes round, and says
-    whether there is a next one. Other inputs stay as they are.
+    `carried`: inputs, and the output of the round before that each takes. `walked`: inputs that are part after part
+    of an array along its first axis, True where from its end. `kept`: outputs that are kept of every round, True: in
+    reverse order. `counted`: the input that is the number of the round. `going`: a carried output that says whether
+    there is a next round. Other inputs stay as they are.
     """
 
     carried: Mapping[int, int]
@@ -43,7 +43,7 @@ class Feedback:
     going: int | None = None
 
     def fits(self, program: Program) -> bool:
-        """Does the program make what its next round takes, without Python in its midst?"""
+        """Whether the program computes what its next round takes, without Python steps between."""
         inputs, outputs, parts = program.inputs, program.outputs, program.records.segments
         ends = TensorType(np.dtype(np.bool_), ())
         return (
@@ -58,18 +58,18 @@ class Feedback:
 
 @dataclass(frozen=True)
 class Rounded:
-    """What rounds have made: the values that go round, by the numbers of their inputs, and what was kept, by those of
-    the outputs, with an axis of the rounds in front."""
+    """Results of rounds: carried values, by the numbers of their inputs, and kept ones, by those of the outputs, with
+    an axis of the rounds in front."""
 
     carried: Mapping[int, Array]
     kept: Mapping[int, Array]
 
 
 def run_rounds(program: Program, feedback: Feedback, given: Sequence[Array], most: int) -> Rounded:
-    """Up to `most` rounds, one at least, of a program that `feedback` fits. `given` are its inputs in the first round,
-    or all that is walked (`most` parts).
+    """Run up to `most` rounds, one at least, of a program that `feedback` fits. `given` are its inputs in the first
+    round, or all that is walked (`most` parts).
 
-    Raises CapacityError where there is no memory for what is kept, and what a look at a round finds.
+    Raises CapacityError where there is no memory for kept results, and the errors that checks of a round find.
     """
     with program.held() as (instance, team):
         return _Rounds(instance, team, feedback, given).run(most)
@@ -86,7 +86,7 @@ class _Rounds:
         for index, (x, kind) in enumerate(zip(self.inputs, instance.program.inputs, strict=True)):
             part = x.shape[1:] if index in feedback.walked else x.shape
             assert (part, x.dtype) == (kind.shape, kind.dtype), f"{kind} was to go round, not {x.dtype}{part}"
-        # What goes round: read here in even rounds, and there in odd ones.
+        # Carried values: read here in even rounds, and there in odd ones.
         self.here = {index: self.inputs[index].copy() for index in feedback.carried}
         self.there = {index: empty_output(x.shape, x.dtype) for index, x in self.here.items()}
         self.flags: list[Array] = []
@@ -98,7 +98,7 @@ class _Rounds:
         self.last = next(part[1] for part in instance.segments if isinstance(part, tuple))
 
     def run(self, most: int) -> Rounded:
-        """All rounds, in blocks of as many as memory is taken for."""
+        """Run all rounds, in blocks of as many as memory is taken for."""
         each = sum(self.types[index].nbytes for index in self.feedback.kept)
         whole = not each or any(self.feedback.kept.values())
         blocks: list[dict[int, Array]] = []
@@ -120,11 +120,11 @@ class _Rounds:
         return Rounded(self.there if self.at.value % 2 else self.here, kept)
 
     def _goes(self) -> bool:
-        """Did the last round say that there is a next?"""
+        """Whether the last round said that there is a next one."""
         return not self.flags or bool(self.flags[(self.at.value - 1) % 2])
 
     def _courses(self, begin: int, kept: Mapping[int, Array]) -> dict[Memory, Course]:
-        """Where each input and output lies in each round from `begin` on."""
+        """Return the addresses of each input and output in the rounds from `begin` on."""
         courses: dict[Memory, Course] = {}
         for index, x in enumerate(self.inputs):
             courses[SlotKind.INPUT, index] = (
@@ -141,7 +141,7 @@ class _Rounds:
         return courses
 
     def _block(self, begin: int, end: int, kept: Mapping[int, Array]) -> None:
-        """Rounds from `begin` up to `end`, or until one says that there is no next."""
+        """Run rounds from `begin` up to `end`, or until one says that there is no next."""
         words, courses = address_of(self.instance.words), self._courses(begin, kept)
         moves = [address_of(self.number), 0, 0, 1] if self.feedback.counted is not None else []
         for memory, places in self.instance.patches.items():
@@ -187,12 +187,12 @@ class _Rounds:
 
 
 def _at(x: Array) -> Course:
-    """The same memory in all rounds."""
+    """Return the course of memory that is the same in all rounds."""
     return address_of(x), address_of(x), 0
 
 
 def _along(x: Array, backward: bool) -> Course:
-    """Part after part of an array."""
+    """Return the course of an array that is walked part after part."""
     step = x.nbytes // max(1, len(x))
     first = address_of(x) + (len(x) - 1) * step * backward
     return first, first, -step if backward else step

@@ -1,4 +1,4 @@
-"""What a model takes: its inputs by name and in order, and whether names, items and shapes fit them."""
+"""Inputs of a model, by name and in order, and checks that names, items and shapes fit them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Pattern = Shapes
 
 
 class Signature:
-    """The declared inputs of a model, and the largest sizes that its dimensions will have, as far as that was said."""
+    """Declared inputs of a model, and the largest sizes that its dimensions will have, as far as they were declared."""
 
     def __init__(self, inputs: Sequence[Declared], bounds: Bounds | None = None) -> None:
         self.inputs, self.bounds = tuple(inputs), bounds or {}
@@ -32,7 +32,7 @@ class Signature:
         return ", ".join(map(str, self.inputs)) or "none"
 
     def check_names(self, given: Mapping[str, Any], missing: str = "input '{}' is missing") -> None:
-        """Raise InputError unless there is one thing for each input, by name."""
+        """Raise InputError unless there is one entry for each input, by name."""
         if given.keys() == self.by_name.keys():
             return
         for name in given:
@@ -43,7 +43,7 @@ class Signature:
         raise InputError(f"{missing.format(absent)}; the model's inputs: {self}")
 
     def named(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Inputs given in order and by name, by name."""
+        """Return inputs given in order and by name, by name."""
         if len(arrays) > len(self.inputs):
             raise InputError(f"{len(arrays)} inputs given, the model has {len(self.inputs)}: {self}")
         given = {declared.name: array for declared, array in zip(self.inputs, arrays, strict=False)}
@@ -54,7 +54,7 @@ class Signature:
         return given
 
     def entry(self, item: Any) -> Entry:
-        """An item of a stream: one input, several in order, or a dict."""
+        """Return an item of a stream as an Entry: one input, several in order, or a dict."""
         if isinstance(item, Mapping):
             given = dict(item)
         else:
@@ -77,13 +77,14 @@ class Signature:
         return Entry(given, bool(single) and all(single), restore)
 
     def shapes(self, given: Mapping[str, Sequence[int]]) -> Shapes:
-        """Shapes by name, in order. Raises InputError for wrong names and for what is no shape."""
+        """Return shapes by name as shapes in order. Raises InputError for wrong names and for something that is no
+        shape."""
         self.check_names(given, "a shape is missing for input '{}'")
         return tuple(_extents(name, given[name]) for name in self.by_name)
 
     def types(self, shapes: Shapes) -> dict[str, TensorType]:
-        """The inputs' types with these shapes. Raises InputError for a shape that the model does not take,
-        ShapeError for one that is larger than was said."""
+        """Return the inputs' types with these shapes. Raises InputError for a shape that the model does not take,
+        ShapeError for one that is larger than declared."""
         types = {}
         for declared, shape in zip(self.inputs, shapes, strict=True):
             fits = declared.shape is None or (
@@ -108,7 +109,7 @@ class Signature:
         return types
 
     def largest(self) -> Shapes | None:
-        """The largest shapes, with 1 for a first axis without a bound; None where another dimension has none."""
+        """Return the largest shapes, with 1 for a first axis without a bound; None where another dimension has none."""
         if not self.bounds or any(declared.shape is None for declared in self.inputs):
             return None
         shapes = []
@@ -123,7 +124,7 @@ class Signature:
         return tuple(shapes)
 
     def typed(self, pattern: Pattern, numbers: Sequence[int]) -> dict[str, TensorType]:
-        """The inputs' types for the sizes of the symbolic dimensions in a pattern."""
+        """Return the inputs' types for the sizes of the symbolic dimensions in a pattern."""
         return {
             declared.name: TensorType(
                 declared.dtype, tuple(numbers[-1 - axis] if axis < 0 else axis for axis in shape)
@@ -132,8 +133,8 @@ class Signature:
         }
 
     def dimensions(self, shapes: Shapes) -> tuple[Pattern, tuple[int, ...]]:
-        """The pattern of these shapes and the sizes of the symbolic dimensions in it. Without sizes where the model has
-        none, and where dimensions of one name differ."""
+        """Return the pattern of these shapes and the sizes of the symbolic dimensions in it; no sizes where the model
+        has no symbolic dimensions, and where dimensions of one name differ."""
         sizes: list[int] = []
         names: dict[str, int] = {}
         pattern = []
@@ -156,7 +157,7 @@ class Signature:
         return tuple(pattern), tuple(sizes)
 
     def static_shapes(self) -> Shapes | None:
-        """The inputs' shapes, if the model takes no others."""
+        """Return the inputs' shapes, if the model takes no others."""
         shapes = [declared.shape for declared in self.inputs]
         if any(shape is None or any(not isinstance(n, int) for n in shape) for shape in shapes):
             return None

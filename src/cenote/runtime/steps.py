@@ -1,4 +1,4 @@
-"""The steps of a program: kernels and host operators, and the memory that they name."""
+"""Steps of a program: kernels and host operators, and the memory that they name."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Slot:
 
     @property
     def is_callers(self) -> bool:
-        """Whether it is an array of the caller's, who may have it anywhere."""
+        """Whether it is an array of the caller's, which may lie anywhere."""
         return self.kind in _CALLERS
 
 
@@ -67,7 +67,7 @@ class KernelStep:
 
 
 class HostOperator(Protocol):
-    """What runs as Python: arrays in, arrays out."""
+    """Protocol of operators that run as Python: arrays in, arrays out."""
 
     def reference(self, *inputs: Array | None) -> Sequence[Array]: ...
 
@@ -80,16 +80,16 @@ class HostStep:
     operator: HostOperator
     inputs: tuple[tuple[Slot, TensorType] | None, ...]
     outputs: tuple[tuple[Slot, TensorType] | None, ...]
-    where: str = ""  # how errors name it
+    where: str = ""  # its name in errors
 
     @property
     def looks(self) -> bool:
-        """Does it only look at rows of int64 in the arena, its one input, and has nothing to do where all of them start
-        with 0?"""
+        """Whether it is a check: it only reads rows of int64 in the arena, its one input, and does nothing where all
+        of them start with 0."""
         return getattr(self.operator, "looks", False)
 
     def run(self, arguments: Sequence[Array | None]) -> Sequence[Array]:
-        """The results, as fresh arrays."""
+        """Return the results, as fresh arrays."""
         if not self.where:
             return self.operator.reference(*arguments)
         with errors_at(self.where):

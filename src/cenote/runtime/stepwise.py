@@ -1,4 +1,4 @@
-"""A program run step by step, as it is, so that values can be looked at before their memory is used again."""
+"""Program run step by step, so that values can be read before their memory is used again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Look = Callable[[int], None]
 
 
 class Stepwise(Instance):
-    """The steps of a program on one thread, which gives the bits of any number of threads.
+    """Run of the steps of a program on one thread, which gives the bits of any number of threads.
 
     `before` and `after` are called with the number of each step; `memory` may be read in them.
     """
@@ -29,14 +29,14 @@ class Stepwise(Instance):
         self._arrays: dict[SlotKind, Sequence[Array]] = {}
 
     def trace(self, inputs: Sequence[Array], before: Look, after: Look) -> list[Array]:
-        """One inference; the arrays' types have been checked."""
+        """Run one inference; the arrays' types have been checked."""
         self._before, self._after = before, after
         return self.run(inputs, None)
 
     def memory(self, slot: Slot, type: TensorType, shape: Sequence[int], strides: Sequence[int]) -> Array:
-        """What lies at a slot, as an array over that memory; `strides` in elements.
+        """Return the content of a slot, as an array over that memory; `strides` in elements.
 
-        Raises IndexError for what would reach beyond the memory.
+        Raises IndexError for an array that would reach beyond the memory.
         """
         owner = self.arena if slot.kind is SlotKind.ARENA else self._arrays[slot.kind][slot.index]
         flat = owner.reshape(-1).view(np.uint8)

@@ -1,8 +1,8 @@
-"""A program for every set of sizes of a class: what its numbers are for some sizes is evaluated, not compiled.
+"""Template of a program for every set of sizes of a class: numbers for some sizes are evaluated, nothing is compiled.
 
 All whole numbers of the program, argument records first, are one vector: `base` holds those that are the same for all
-sizes, and values of the formulas go to their `positions` (`values` says which). Of a set of sizes those values are
-kept, and what a run needs; the vector is made when somebody asks for more.
+sizes, and values of the formulas go to their `positions` (`values` gives their indices). For a set of sizes those
+values and the data of a run are kept; the vector is computed when somebody needs more.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ PlaceTemplate = tuple[SlotKind, int, int, TypeTemplate]
 
 @dataclass(frozen=True)
 class KernelTemplate:
-    """A kernel step: the words of its record are those from `first` to `last`. It is one of several kernels, by symbol
-    and address; 0 is that of one which may still be being compiled."""
+    """Template of a kernel step: the words of its record are those from `first` to `last`. It runs one of several
+    kernels, given by symbol and address; the address is 0 while a kernel is still being compiled."""
 
     label: str
     kernels: tuple[tuple[str, int], ...]
@@ -53,7 +53,7 @@ class KernelTemplate:
 
 @dataclass(frozen=True)
 class HostTemplate:
-    """A host step."""
+    """Template of a host step."""
 
     label: str
     operator: HostOperator
@@ -76,7 +76,7 @@ class HostTemplate:
 
 @dataclass(frozen=True)
 class Sections:
-    """Where in the vector of numbers things begin that there are one of per kernel step, and single ones."""
+    """Positions in the vector of numbers: the begins of columns with an entry per kernel step, and single numbers."""
 
     items: int
     grains: int
@@ -88,9 +88,10 @@ class Sections:
 
 @dataclass(frozen=True)
 class Template:
-    """A program without its sizes. `places` as in `Records`; `constants` come first among the program's, then the
-    arrays that formulas give. `threads`: what the program has unless there is too little work. `rest` waits for the
-    kernels that are still being compiled, and gives their addresses by symbol."""
+    """Program without its sizes. `places` as in `Records`; `constants` come first among the program's, then the
+    arrays from formulas. `threads`: the program's number unless there is too little work. `rest` waits for the
+    kernels that are still being compiled, and returns their addresses by symbol.
+    """
 
     formulas: Formulas
     steps: tuple[KernelTemplate | HostTemplate, ...]
@@ -107,28 +108,28 @@ class Template:
     rest: Callable[[], Mapping[str, int]] = dict
 
     def finish(self) -> None:
-        """Wait until all kernels are there."""
+        """Wait until all kernels are compiled."""
         if self._kernels.addresses.all():
             return
-        found = self.rest()
+        addresses = self.rest()
         kernels = [
             kernel for step in self.steps if isinstance(step, KernelTemplate) for kernel in step.kernels
         ]
-        self._kernels.addresses[:] = [address or found[symbol] for symbol, address in kernels]
+        self._kernels.addresses[:] = [address or addresses[symbol] for symbol, address in kernels]
 
     def at(self, dimensions: Dimensions, workplaces: Workplaces | None = None) -> Program | None:
-        """The program for these symbolic dimensions; None where it does not hold for them.
+        """Return the program for these symbolic dimensions; None where it does not hold for them.
 
-        `workplaces`: those of the model; without, the program has its own.
+        `workplaces`: those of the model; without them the program has its own.
         """
-        found = self.formulas.numbers(dimensions)
-        if found is None:
+        evaluated = self.formulas.numbers(dimensions)
+        if evaluated is None:
             return None
         try:
-            values = np.array(found[0], np.int64)
-        except OverflowError:  # sizes that no memory can hold: compiling for them says so
+            values = np.array(evaluated[0], np.int64)
+        except OverflowError:  # sizes that no memory can hold: compiling for them reports it
             return None
-        numbers, tables, kernels, at = self.numbers(values), found[1], self._kernels, self.sections
+        numbers, tables, kernels, at = self.numbers(values), evaluated[1], self._kernels, self.sections
         count = len(kernels.starts)
         items, grains, scratch, chosen = (
             numbers[first : first + count].copy() for first in (at.items, at.grains, at.scratch, at.chosen)
@@ -160,18 +161,18 @@ class Template:
             alone=alone,
             workplaces=workplaces or Workplaces(),
         )
-        # They would be worked out from the steps.
+        # They would be computed from the steps.
         vars(program).update(records=records, scratch_bytes=int(scratch.max(initial=0)))
         return program
 
     def numbers(self, values: Array) -> Array:
-        """All numbers, from the values of the formulas."""
+        """Return all numbers, from the values of the formulas."""
         numbers = self.base.copy()
         numbers[self.positions] = values[self.values]
         return numbers
 
     def _words(self, values: Array, tables: Sequence[Array]) -> Array:
-        """The argument records, with the addresses of constants and of the arrays that formulas gave."""
+        """Return the argument records, with the addresses of constants and of the arrays from formulas."""
         shared = self._shared
         words: Array = shared.words.copy()
         words[shared.positions] += values[shared.values]
@@ -203,7 +204,7 @@ class Template:
         )
 
     def _steps(self, numbers: Array, hosts: Mapping[int, HostStep]) -> tuple[Step, ...]:
-        """The steps of a program with these numbers."""
+        """Return the steps of a program with these numbers."""
         memory_of = {int(i): memory for memory, positions in self.places.items() for i in positions}
         steps: list[Step] = []
         at, row = self.sections, 0
@@ -250,8 +251,8 @@ class Template:
 
 @dataclass(frozen=True)
 class _Kernels:
-    """Of the kernel steps: where records start, the number of the first kernel that each may be, the addresses of all
-    kernels, where threads meet, and the stretches between host steps (whose numbers stand for them)."""
+    """Columns of the kernel steps: begins of records, the number of the first kernel that each may run, the addresses
+    of all kernels, barriers, and the stretches between host steps (given by their numbers)."""
 
     starts: Array
     first: Array
@@ -262,8 +263,10 @@ class _Kernels:
 
 @dataclass(frozen=True)
 class _Words:
-    """What the argument records of all sizes share: the words but for what is added to them, formulas' `values` at
-    `positions` and addresses of formulas' `tables` at `places`; and the places in memory that runs bring."""
+    """Common part of the argument records of all sizes: the words without the parts that are added, formulas'
+    `values` at `positions` and addresses of formulas' `tables` at `places`; and the places in memory that changes
+    from run to run.
+    """
 
     words: Array
     positions: Array
@@ -274,7 +277,7 @@ class _Words:
 
 
 class LazySteps(Sequence[Step]):
-    """Steps that are made when somebody looks at them: a run needs the records alone."""
+    """Steps that are made when they are read: a run needs the records only."""
 
     def __init__(self, make: Callable[[], tuple[Step, ...]], count: int) -> None:
         self._make, self._count = make, count

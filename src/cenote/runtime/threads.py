@@ -1,12 +1,12 @@
 """Teams of threads that run native programs.
 
-A team's workers are threads that live inside one native call (`cenote_work`), without the GIL, asleep between jobs. One
-program runs on a team at a time: two models on the same cores take turns instead of trampling each other. There are as
-many teams of a size as the cores hold, so callers wait for each other only when none is free. After a fork the child
-has none of its parent's threads, so it starts with no teams.
+A team's workers are threads that stay inside one native call (`cenote_work`), without the GIL, asleep between jobs.
+One program runs on a team at a time: two models on the same cores take turns instead of slowing each other down.
+There are as many teams of a size as the cores hold, so callers wait for each other only when none is free. After a
+fork the child has none of its parent's threads, so it starts with no teams.
 
-What a worker may touch outlives it: its own frame owns the control block, scratch and step tables are only replaced
-when no job uses them, and code is never unmapped. At exit the workers are told to leave.
+All that a worker may touch outlives it: its own frame owns the control block, scratch and step tables are only
+replaced when no job uses them, and code is never unmapped. At exit the workers are ended.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ MAXIMUM_THREADS = settings.MAXIMUM_THREADS
 
 
 class DriverAbi:
-    """The driver's functions and the shape of its records, set once by the compiler.
+    """Functions of the driver and the layout of its records, set once by the compiler.
 
-    `words` says where in the control block of `size` words, or `team_size` for several threads, a field lies; a step
-    record has `step_words`.
+    `words` gives the place of each field in the control block of `size` words, or `team_size` for several threads; a
+    step record has `step_words`.
     """
 
     def __init__(
@@ -66,7 +66,8 @@ class DriverAbi:
 def start_thread(function: Callable[..., object], arguments: tuple[object, ...]) -> bool:
     """Start a thread that nobody waits for; False where the system has no room for one.
 
-    Not `threading.Thread`, whose `start` waits for ever when the new thread finds no memory for its first frame.
+    This is not `threading.Thread`, whose `start` waits for ever when the new thread finds no memory for its first
+    frame.
     """
     try:
         _thread.start_new_thread(function, arguments)
@@ -76,11 +77,11 @@ def start_thread(function: Callable[..., object], arguments: tuple[object, ...])
 
 
 def _live(abi: DriverAbi, control: Array, index: int, present: set[int]) -> None:
-    """A worker's whole life. Its frame keeps the control block. While it lives, its caller may say where it runs."""
+    """Run a worker from begin to end. Its frame keeps the control block. Meanwhile its caller may set its CPUs."""
     place = abi.words["thread_ids"] + index
     try:
         control[place] = _thread.get_native_id()
-        control[abi.words["caller_cpu"]] = 0  # so that the next call tells this worker, too
+        control[abi.words["caller_cpu"]] = 0  # so that the next call sets the CPUs of this worker, too
         abi.work(address_of(control), index)
     finally:
         control[place] = 0  # the system may give the number to another thread
@@ -88,18 +89,20 @@ def _live(abi: DriverAbi, control: Array, index: int, present: set[int]) -> None
 
 
 class Team:
-    """So many threads, the caller's being one. `control` is the block they share.
+    """Team of so many threads, the caller's being one. `control` is the block they share.
 
-    Where the system starts fewer threads, the team is smaller: chunks are taken by whoever is there, and results are
-    the same. `hire` tries again.
+    Where the system starts fewer threads, the team is smaller: chunks are taken by the threads that run, and results
+    are the same. `hire` tries again.
     """
 
     def __init__(self, threads: int, abi: DriverAbi) -> None:
         self.threads, self.abi = threads, abi
         self.guard = Guard()
-        self.runner = 0  # the thread whose run is in progress, which holds the guard
-        self.family: list[Team] = [self]  # all of this size, the first one first; shared by them
-        self.lost = False  # in a forked child: the workers are in the parent
+        self.runner = 0  # the thread whose run is in progress; it holds the guard
+        self.family: list[Team] = [
+            self
+        ]  # all teams of this size, the first one first; the list is shared by them
+        self.lost = False  # True in a forked child: the workers are in the parent
         words = abi.size if threads == 1 else abi.team_size
         self.control = aligned_bytes(words * 8, "a thread team").view(np.int64)
         self.address = address_of(self.control)
@@ -112,7 +115,7 @@ class Team:
         self.control[abi.words["spin"]] = settings.SPIN.integer() * 50
 
     def hire(self) -> None:
-        """Start the workers that are missing. The caller holds the lock."""
+        """Start the missing workers. The caller holds the lock."""
         for index in range(1, self.threads):
             if index in self.present:
                 continue
@@ -130,7 +133,7 @@ class Team:
     def reserve_scratch(self, nbytes: int) -> None:
         """Give every thread at least so much scratch memory. The caller holds the lock."""
         if nbytes > self.stride:
-            # 256 more: the threads' scratch must not share the low address bits (4 KiB aliasing)
+            # 256 more: the threads' scratch must not share the low address bits (4 KiB aliasing).
             stride = -(-nbytes // 4096) * 4096 + 256
             self.scratch = aligned_bytes(stride * self.threads, "scratch memory")
             self.control[self.abi.words["scratch"]] = address_of(self.scratch)
@@ -145,7 +148,7 @@ class Team:
             self.graveyard.clear()
 
     def dismiss(self) -> None:
-        """Tell the workers to leave, and wait a little until they have. The caller holds the lock."""
+        """End the workers, and wait a little until they have ended. The caller holds the lock."""
         if not self.present:
             return
         self.abi.halt(self.address, self.address, 0, 0, 1)
@@ -160,7 +163,7 @@ _teams_guard = Guard()
 
 
 def resolve_threads(threads: int | None) -> int:
-    """How many threads to use: the argument, else CENOTE_THREADS, else one per physical core allowed.
+    """Return the number of threads to use: the argument, else CENOTE_THREADS, else one per physical core allowed.
 
     Raises ArgumentError for anything but a whole number from 1 to 256.
     """
@@ -170,7 +173,7 @@ def resolve_threads(threads: int | None) -> int:
 
 
 def team(threads: int, abi: DriverAbi) -> Team:
-    """The process's first team of so many threads."""
+    """Return the process's first team of so many threads."""
     found = _teams.get(threads)
     if found is None:
         with _teams_guard.lock:
@@ -183,9 +186,10 @@ def team(threads: int, abi: DriverAbi) -> Team:
 
 
 def team_at_rest(threads: int, abi: DriverAbi) -> Team:
-    """The team for a run: one without a run, a new one while there are cores for it, else one to wait for.
+    """Return the team for a run: one without a run, a new one while there are cores for it, else one to wait for.
 
-    Of a thread that runs a program already, its own team: it must not wait for another thread, which may wait for it.
+    A thread that runs a program already gets its own team: it must not wait for another thread, which may wait for
+    it.
     """
     first = team(threads, abi)
     if not first.runner:
@@ -217,10 +221,10 @@ def teams_are_taken(threads: int) -> bool:
 
 
 def _dismiss_all() -> None:
-    """At exit: workers must be out of native code before the interpreter takes itself apart."""
+    """End all workers at exit: they must be out of native code before the interpreter is torn down."""
     for each in [each for first in list(_teams.values()) for each in first.family]:
         lock = each.guard.lock
-        # a daemon thread may be in the middle of a run: then they stay, safely
+        # A daemon thread may be in the middle of a run: then the workers stay, safely.
         if lock.acquire(timeout=_LEAVING):
             if not each.runner:
                 each.dismiss()
@@ -228,7 +232,7 @@ def _dismiss_all() -> None:
 
 
 def _forget_teams() -> None:
-    """In a forked child, which has none of the parent's threads."""
+    """Forget the teams in a forked child, which has none of the parent's threads."""
     for first in _teams.values():
         for each in first.family:
             each.lost = True

@@ -1,4 +1,4 @@
-"""A program that notes when its threads computed and waited, while it runs as it always does.
+"""Program that notes when its threads computed and waited, while it runs as usual.
 
     recorder = Recorder(room, threads)
     timed = TimedProgram.of(program, recorder, number=0)
@@ -27,17 +27,18 @@ from cenote.runtime.program import Instance, Program
 from cenote.runtime.steps import HostStep
 from cenote.runtime.threads import Team
 
-CPU_BITS = 28  # of a note's last word, behind 32 bits of items
-HEADER, WORDS = 8, 4  # of a log, in 64-bit words: in front of it and of each thread's notes; of a note
+CPU_BITS = 28  # bits of a note's last word, above 32 bits of items
+HEADER, WORDS = 8, 4  # 64-bit words of a log in front of it and of each thread's notes; words of a note
 NO_STEP = -1
-_SETTLED = 0.02  # seconds that notes wait for a worker that is still writing its last one
+_SETTLED = 0.02  # seconds to wait for a worker that is still writing its last note
 
 
 class Notes(NamedTuple):
-    """One thread's notes, in order of their ends: `begin` and `end` in ticks, `row` of the kernel step in its program
-    (-1: a whole native call), `items` (0: a wait; of a native call the row behind its last step), the CPU (-1 where the
-    system does not tell), and `denormals`: 1 where a chunk met numbers below the smallest normal one (2: the processor
-    does not tell)."""
+    """Notes of one thread, in order of their ends: `begin` and `end` in ticks, `row` of the kernel step in its
+    program (-1: a whole native call), `items` (0: a wait; of a native call the row behind its last step), the CPU (-1
+    where the system does not say), and `denormals`: 1 where a chunk met numbers below the smallest normal one (2: the
+    processor does not say).
+    """
 
     begin: Array
     end: Array
@@ -48,8 +49,8 @@ class Notes(NamedTuple):
 
 
 class HostRun(NamedTuple):
-    """A host step of a program within a call (-1: the nodes that run on the host behind the program), and when it ran,
-    as `time.perf_counter_ns` gives it."""
+    """Host step of a program within a call (-1: the nodes that run on the host behind the program), with its begin
+    and end by `time.perf_counter_ns`."""
 
     program: int
     step: int
@@ -59,8 +60,8 @@ class HostRun(NamedTuple):
 
 @dataclass
 class Call:
-    """One recorded call of a model; begun and ended as `time.perf_counter_ns` gives it. `runs`: numbers of the programs
-    that ran, each with the number of notes that the calling thread had before; `notes`: how many it had in the end."""
+    """One recorded call of a model, with begin and end by `time.perf_counter_ns`. `runs`: numbers of the programs
+    that ran, each with the number of notes that the calling thread had before; `notes`: their number at the end."""
 
     begin: int = 0
     end: int = 0
@@ -70,7 +71,7 @@ class Call:
 
 
 class Recorder:
-    """The logs of the threads that run a model, with room for so many notes each, and the calls that were recorded.
+    """Logs of the threads that run a model, with room for so many notes each, and the recorded calls.
 
     Raises CapacityError where there is no memory for the logs.
     """
@@ -79,7 +80,7 @@ class Recorder:
         self.room, self.threads = room, threads
         self.calls: list[Call] = []
         self.on = False
-        self._stride = HEADER + room * WORDS  # words
+        self._stride = HEADER + room * WORDS  # in words
         log = aligned_bytes((HEADER + self._stride * threads) * 8, "the notes of a profile")
         self._log = log.view(np.int64)
         self._log[0] = self._stride * 8
@@ -90,7 +91,7 @@ class Recorder:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was recorded. No run is in progress."""
+        """Forget the records. No run may be in progress."""
         self.calls = []
         for thread in range(self.threads):
             start = HEADER + thread * self._stride
@@ -98,34 +99,34 @@ class Recorder:
 
     def record(self, call: Callable[[], object]) -> None:
         """Call a model whose programs are recorded by this recorder."""
-        made = Call()
-        self.calls.append(made)
+        recorded = Call()
+        self.calls.append(recorded)
         self.on = True
         try:
             begin = time.perf_counter_ns()
             call()
-            made.begin, made.end = begin, time.perf_counter_ns()
+            recorded.begin, recorded.end = begin, time.perf_counter_ns()
         finally:
             self.on = False
-        made.notes = self.words[HEADER]
+        recorded.notes = self.words[HEADER]
 
     @property
     def filled(self) -> float:
-        """The part of its room that the busiest thread needed; above 1 notes were lost."""
+        """Share of its room that the busiest thread needed; above 1 notes were lost."""
         return float(self._log[HEADER :: self._stride][: self.threads].max()) / self.room
 
     def attend(self, team: Team) -> None:
-        """This team's threads are among those recorded."""
+        """Add this team's threads to the recorded ones."""
         self._team, self._workers = team, team if team.threads > 1 else self._workers
 
     def settle(self) -> None:
-        """Wait until no worker writes any more: one that is late to the end of a run notes its wait afterwards."""
+        """Wait until no worker writes any more: one that reaches the end of a run late notes its wait afterwards."""
         team, give_up = self._team, time.monotonic() + _SETTLED
         while team is not None and team.control[team.abi.words["active"]] and time.monotonic() < give_up:
             time.sleep(50e-6)
 
     def notes(self, thread: int) -> Notes:
-        """What a thread has noted."""
+        """Return the notes of a thread."""
         start = HEADER + thread * self._stride
         count = min(int(self._log[start]), self.room)
         first = start + HEADER
@@ -135,29 +136,30 @@ class Recorder:
         return Notes(table[:, 0], table[:, 1], table[:, 2], items, cpu, table[:, 3] >> 32 + CPU_BITS)
 
     def close(self) -> None:
-        """Give the memory back, as soon as no worker can be writing to it."""
+        """Free the memory as soon as no worker can be writing to it."""
         if self._workers is not None:
             self._workers.graveyard.append(self._log)
 
 
 @dataclass(frozen=True)
 class TimedProgram(Program):
-    """A program whose runs are recorded while its recorder is on. `number` tells it from others of the same model."""
+    """Program whose runs are recorded while its recorder is on. `number` distinguishes it from others of the same
+    model."""
 
     recorder: Recorder = field(kw_only=True, compare=False, repr=False)
     number: int = 0
 
     @staticmethod
     def of(program: Program, recorder: Recorder, number: int) -> TimedProgram:
-        """The same program, with instances of its own, recorded."""
-        made = {each.name: getattr(program, each.name) for each in fields(Program) if each.name != "_free"}
-        timed = TimedProgram(**made, recorder=recorder, number=number)
+        """Return the same program, with instances of its own, recorded."""
+        values = {each.name: getattr(program, each.name) for each in fields(Program) if each.name != "_free"}
+        timed = TimedProgram(**values, recorder=recorder, number=number)
         vars(timed).update(records=program.records, scratch_bytes=program.scratch_bytes)  # a template's
         return timed
 
     @cached_property
     def host_numbers(self) -> dict[int, int]:
-        """Where among the steps a host step is, by its id."""
+        """Numbers of the host steps among the steps, by their ids."""
         return {id(step): index for index, step in enumerate(self.steps) if isinstance(step, HostStep)}
 
     def _new_instance(self, team: Team | None = None) -> Instance:
@@ -177,7 +179,7 @@ class TimedInstance(Instance):
         if not recorder.on:
             _run(self, team, inputs, outputs)
             return
-        if team is not self._attended:  # its first run, mostly; what follows takes 0.3 us a run
+        if team is not self._attended:  # mostly its first run; the following takes 0.3 us a run
             recorder.attend(team)
             self._attended, self._control, self._field = team, team.control.data, team.abi.words["log"]
         control, place = self._control, self._field

@@ -1,4 +1,4 @@
-"""What one run of a program at a time works with, and how the programs of a model share it."""
+"""Memory and threads of one run of a program at a time, and how the programs of a model share them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ARENA = "the arena of the model's intermediate values"
 
 
 class Needs(Protocol):
-    """What a program needs of a place."""
+    """Protocol of a program's needs of a place."""
 
     @property
     def arena_bytes(self) -> int: ...
@@ -25,19 +25,19 @@ class Needs(Protocol):
 
 
 class Workplace:
-    """What one run at a time works with: memory for intermediate values, and the calling thread's own team of one."""
+    """Workplace of one run at a time: memory for intermediate values, and the calling thread's own team of one."""
 
     def __init__(self, driver: DriverAbi) -> None:
         self.arena = GrowingBytes(_ARENA)
         self.alone = Team(1, driver)
 
     def fits(self, program: Needs) -> bool:
-        """Is there enough of everything for a run of the program?"""
+        """Whether there is enough of everything for a run of the program."""
         needs = program.scratch_bytes if program.threads == 1 else 0
         return self.arena.array.nbytes >= program.arena_bytes and self.alone.stride >= needs
 
     def fit(self, program: Needs) -> None:
-        """Make it so. Raises CapacityError where there is no memory for it."""
+        """Provide enough for a run of the program. Raises CapacityError where there is no memory for it."""
         if self.arena.array.nbytes < program.arena_bytes:
             self.arena.grow(program.arena_bytes)
         if program.threads == 1:
@@ -45,7 +45,7 @@ class Workplace:
 
 
 class Workplaces:
-    """Those that the programs of a model, one for each set of sizes, use in turns.
+    """Workplaces that the programs of a model, one for each set of sizes, use in turns.
 
     A run takes one and gives it back; there are as many as runs at once, each for the largest size so far.
     """
@@ -60,7 +60,7 @@ class Workplaces:
         self.give(self.take(program))
 
     def take(self, program: Needs) -> Workplace:
-        """One for a run of the program. Raises CapacityError where there is no memory for it."""
+        """Take one for a run of the program. Raises CapacityError where there is no memory for it."""
         try:
             place = self._free.pop()
         except IndexError:
@@ -74,5 +74,5 @@ class Workplaces:
         return place
 
     def give(self, place: Workplace) -> None:
-        """Hand one back."""
+        """Give one back."""
         self._free.append(place)

@@ -1,1 +1,1 @@
-"""Formulas of sizes that are not known yet: their operations, their texts, and whether the two agree."""
+"""Formulas of sizes that are not known yet: their operations, their texts, and checks that the two agree."""

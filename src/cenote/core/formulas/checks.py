@@ -1,8 +1,9 @@
-"""Whether formulas are right for other sizes than those at hand: asked where CENOTE_CHECK_FORMULAS says so.
+"""Checks that formulas are right for other sizes than those at hand, if CENOTE_CHECK_FORMULAS asks for them.
 
-A formula's text is evaluated for the sizes at hand and for two others, and so are the operations that it was made from,
-one by one and without their texts: both must give the same, and for the sizes at hand what was recorded. That does not
-hold of offsets in the arena: those recorded are where buffers were placed, their formulas may leave smaller gaps.
+A formula's text is evaluated for the sizes at hand and for two others, and so are the operations that it was made
+from, one by one and without their texts: both must give the same, and for the sizes at hand the recorded value. That
+does not hold for offsets in the arena: the recorded ones are where buffers were placed, their formulas may leave
+smaller gaps.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Dimensions = Sequence[int]
 
 
 class Recorded(Protocol):
-    """The contents of a trace (`trace.Trace`)."""
+    """Contents of a trace (`trace.Trace`)."""
 
     codes: list[str]
     dimensions: int
@@ -34,27 +35,27 @@ class Recorded(Protocol):
 
 
 class FormulaError(RuntimeError):
-    """A formula whose text, operations and recorded value are not the same number: a fault of Cenote."""
+    """Error of a formula whose text, operations and recorded value are not the same number: a fault of Cenote."""
 
 
 def checks_formulas() -> bool:
-    """Are formulas to be checked?"""
+    """Whether formulas are to be checked."""
     return CHECK_FORMULAS.text() not in ("", "0")
 
 
 class Evaluation:
-    """The values of a trace's formulas for some dimensions, by their operations."""
+    """Values of a trace's formulas for some dimensions, by their operations."""
 
     def __init__(self, trace: Recorded, dimensions: Dimensions) -> None:
         self.trace, self.dimensions = trace, dimensions
-        # by identity: the formula, lest another one takes its place
+        # Keyed by identity, with the formula kept, lest another object gets its address.
         self._known: dict[int, tuple[Any, Any]] = {}
 
     def __getitem__(self, unknown: int) -> Any:
         return self.value(self.trace.formulas[unknown])
 
     def value(self, x: Any) -> Any:
-        """The value of an operand; what its operations raise."""
+        """Return the value of an operand; errors of its operations pass."""
         if isinstance(x, tuple):
             return tuple(map(self.value, x))
         if not isinstance(x, Symbolic):
@@ -63,15 +64,15 @@ class Evaluation:
             return {"d": self.dimensions}[x.name][x.index]
         if id(x) not in self._known:
             if isinstance(x, Size):
-                made = valued(x.terms, self)
+                value = valued(x.terms, self)
             else:
                 assert isinstance(x, Formula)
-                made = function_of(x.function)(*map(self.value, x.operands))
-            self._known[id(x)] = x, made
+                value = function_of(x.function)(*map(self.value, x.operands))
+            self._known[id(x)] = x, value
         return self._known[id(x)][1]
 
     def holds(self) -> bool:
-        """Do the trace's questions have the answers that they have for the sizes at hand?"""
+        """Whether the trace's questions have the answers that they have for the sizes at hand."""
         return all(
             _same(_outcome(lambda: self.value(question)), question.value)  # noqa: B023  (called at once)
             for question in self.trace.guards.values()
@@ -79,14 +80,14 @@ class Evaluation:
 
 
 def other_dimensions(at_hand: Dimensions) -> Iterator[list[int]]:
-    """Two others, in which no relation between dimensions is kept by chance."""
+    """Yield two other sets of sizes, in which no relation between dimensions is kept by chance."""
     yield [size + 1 + index for index, size in enumerate(at_hand)]
     yield [size // 2 + 2 + 3 * index for index, size in enumerate(at_hand)]
 
 
 def check_texts(trace: Recorded, wanted: Sequence[Symbolic], needed: Sequence[int]) -> None:
-    """Raise FormulaError unless the unknowns that are `needed`, the guards and the formulas `wanted` are, by their
-    texts, what they are by their operations."""
+    """Raise FormulaError unless the unknowns that are `needed`, the guards and the formulas `wanted` have the same
+    values by their texts as by their operations."""
     checked = [*(trace.formulas[unknown] for unknown in needed), *trace.guards.values(), *wanted]
     texts = [
         *(trace.codes[unknown] for unknown in needed),
@@ -124,7 +125,7 @@ def check_texts(trace: Recorded, wanted: Sequence[Symbolic], needed: Sequence[in
 
 
 def _moved(trace: Recorded, needed: Sequence[int]) -> set[int]:
-    """The unknowns that were settled, and those that are made of them."""
+    """Return the unknowns that were settled, and those that depend on them."""
     moved = set(trace.settled)
     while more := {i for i in needed if i not in moved and _names(trace.codes[i]) & moved}:
         moved |= more
@@ -132,7 +133,7 @@ def _moved(trace: Recorded, needed: Sequence[int]) -> set[int]:
 
 
 def _names(text: str) -> set[int]:
-    """The unknowns in a text."""
+    """Return the unknowns in a text."""
     return {int(name) for name in re.findall(r"\bu(\d+)\b", text)}
 
 
@@ -142,8 +143,8 @@ def check_replayed(
     outputs: Sequence[Any],
     compute: Callable[[list[Any]], Sequence[Any]],
 ) -> None:
-    """Raise FormulaError unless `compute` makes the outputs of the inputs for other sizes that are accepted, too; both
-    are arrays, some as formulas."""
+    """Raise FormulaError unless `compute` gives the outputs from the inputs for other accepted sizes, too; both are
+    arrays, some as formulas."""
     for dimensions in other_dimensions(trace.values[: trace.dimensions]):
         evaluation = Evaluation(trace, dimensions)
         if not evaluation.holds():
@@ -151,7 +152,7 @@ def check_replayed(
         found = [_outcome(lambda: evaluation.value(array)) for array in outputs]  # noqa: B023  (called at once)
         expected = _outcome(lambda: compute([evaluation.value(array) for array in inputs]))  # noqa: B023
         if isinstance(expected, Exception) or any(isinstance(array, Exception) for array in found):
-            continue  # sizes for which there is no answer have another plan
+            continue  # sizes for which the computation fails have another plan
         if not _same(tuple(found), tuple(expected)):
             raise FormulaError(
                 f"for sizes {dimensions}, an operator makes {expected!r}, its formulas give {found!r}"

@@ -32,7 +32,7 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def word_of_float(value: float) -> int:
-    """The 64-bit word that carries a float argument."""
+    """Return the 64-bit word that carries a float argument."""
     word: int = struct.unpack("<q", struct.pack("<d", value))[0]
     return word
 
@@ -68,17 +68,17 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "float32": np.float32,
     "float64": np.float64,
 }
-"""What texts name; other functions of modules are K[0], K[1] …"""
+"""Functions that texts name; other functions of modules are K[0], K[1] …"""
 
 
 class Namer(Protocol):
-    """What gives names to functions, arrays and operators (`trace.Trace`)."""
+    """Protocol of the object that names functions, arrays and operators (`trace.Trace`)."""
 
     def object(self, thing: Any) -> str: ...
 
 
 class Thing:
-    """An array or operator as an operand."""
+    """Array or operator as an operand."""
 
     __slots__ = ("held",)
 
@@ -87,19 +87,19 @@ class Thing:
 
 
 class Symbolic:
-    """What depends on symbolic dimensions: its `code` is Python over the unknowns of a trace, its `value` that for the
-    shapes at hand."""
+    """Value that depends on symbolic dimensions: its `code` is Python over the unknowns of a trace, its `value` that
+    for the shapes at hand."""
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # sets and dictionaries would compare in silence
+    __hash__ = None  # type: ignore[assignment]  # sets and dictionaries would compare without a guard
     code: Any
     trace: Any
     value: Any
 
 
 class Formula(Symbolic):
-    """`function(*operands)`. The function is an operator's sign, a name among FUNCTIONS, or a function of a module; an
-    operand is a number, a text, None, a Symbolic, a Thing or a tuple of operands."""
+    """`function(*operands)`. The function is an operator's sign, a name among FUNCTIONS, or a function of a module;
+    an operand is a number, a text, None, a Symbolic, a Thing or a tuple of operands."""
 
     __slots__ = ("code", "function", "operands", "trace", "value")
 
@@ -115,7 +115,7 @@ class Formula(Symbolic):
 
 
 class Given(Symbolic):
-    """A number that comes from outside, or whose formula comes later."""
+    """Number that comes from outside, or whose formula comes later."""
 
     __slots__ = ("code", "index", "name", "trace", "value")
 
@@ -125,14 +125,14 @@ class Given(Symbolic):
 
 
 def function_of(function: str | Callable[..., Any]) -> Callable[..., Any]:
-    """What a formula's function is."""
+    """Return the callable of a formula's function."""
     if not isinstance(function, str):
         return function
     return OPERATORS.get(function) or FUNCTIONS[function]
 
 
 def at_hand(x: Any) -> Any:
-    """The value for the shapes at hand of an operand; other things as they are."""
+    """Return an operand's value for the shapes at hand; other objects as they are."""
     if isinstance(x, Symbolic):
         return x.value
     if isinstance(x, tuple):
@@ -144,7 +144,7 @@ _OF_NUMPY = np.integer, np.bool_
 
 
 def plain_number(x: Any) -> Any:
-    """Whole numbers of NumPy wrap around; those of Python are exact."""
+    """Convert NumPy's whole numbers, which wrap around, to Python's, which are exact."""
     if isinstance(x, _OF_NUMPY):
         return x.item()
     return x.held if isinstance(x, Thing) else x
@@ -154,7 +154,7 @@ _WRITTEN = bool, int, float, str
 
 
 def text_of(x: Any, trace: Namer) -> str:
-    """The Python expression of an operand."""
+    """Return the Python expression of an operand."""
     if isinstance(x, Symbolic):
         text: str = x.code
         return text
@@ -162,7 +162,7 @@ def text_of(x: Any, trace: Namer) -> str:
         return trace.object(x.held)
     if isinstance(x, tuple):
         return f"({''.join(f'{text_of(item, trace)},' for item in x)})"
-    if isinstance(x, np.floating):  # the result of float32 and a number of Python is a float32
+    if isinstance(x, np.floating):  # the result of a float32 and a number of Python is a float32
         return f"{x.dtype.name}({text_of(float(x), trace)})"
     number = plain_number(x)
     if isinstance(number, float) and not math.isfinite(number):

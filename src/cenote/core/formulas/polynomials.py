@@ -6,14 +6,14 @@ import math
 from functools import lru_cache
 from typing import Protocol
 
-_REMEMBERED = 4096  # results: a model multiplies the same few extents again and again
+_REMEMBERED = 4096  # cached results: a model multiplies the same few extents again and again
 Monomial = tuple[int, ...]  # numbers of unknowns, rising; () for the constant
 Terms = tuple[tuple[Monomial, int], ...]
 
 
 @lru_cache(_REMEMBERED)
 def shown(terms: Terms) -> str:
-    """The Python expression of a polynomial, in parentheses unless it is one name or number."""
+    """Return the Python expression of a polynomial, in parentheses unless it is one name or number."""
     text = "+".join(_term(monomial, factor) for monomial, factor in terms).replace("+-", "-") or "0"
     return text if text.isalnum() else f"({text})"
 
@@ -26,13 +26,13 @@ def _term(monomial: Monomial, factor: int) -> str:
 
 
 class Values(Protocol):
-    """Values of unknowns, by their numbers."""
+    """Protocol of the values of unknowns, by their numbers."""
 
     def __getitem__(self, unknown: int, /) -> int: ...
 
 
 def valued(terms: Terms, unknowns: Values) -> int:
-    """The polynomial's value for these values of the unknowns."""
+    """Evaluate the polynomial for these values of the unknowns."""
     return sum(factor * math.prod(unknowns[unknown] for unknown in monomial) for monomial, factor in terms)
 
 
@@ -55,7 +55,7 @@ def times(a: Terms, b: Terms) -> Terms:
 
 
 def exact(a: Terms, b: Terms) -> Terms | None:
-    """a / b where b is one term and divides every one of a."""
+    """Divide a by b; None unless b is one term that divides every term of a."""
     if len(b) != 1:
         return None
     (divisor, by), found = b[0], []

@@ -1,4 +1,4 @@
-"""The words that options take, as types: a type checker finds `precision="exct"`."""
+"""Words that options take, as types: a type checker finds `precision="exct"`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Tune = Literal["off", "cached", "full"]
 Denormals = Literal["preserve", "flush"]
 Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras", "layers", "bat"]
 Accumulate = Literal["float64", "compensated"]
-"""What sums of floats are taken in, beside the types' own: float64, or sums that keep what each addition loses."""
+"""Types of sums of floats besides the types' own: float64, or sums that keep what each addition loses."""
 Rewrite = Literal["float32", "space_to_batch"]
 """Rewrites of a graph that are worth trying, and not always good: float64 computed in float32; dilated convolutions as
 plain ones of every d-th row and column (`passes.pipeline`)."""
