@@ -1,1 +1,2 @@
-"""From a specialised graph to a program: schedule, memory, barriers, assembly, and what is told about it."""
+"""Compiler from a specialised graph to a program: schedule, memory, barriers, assembly, and descriptions of the
+result."""

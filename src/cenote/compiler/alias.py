@@ -1,10 +1,10 @@
-"""Which values share memory.
+"""Analysis of which values share memory.
 
 A view is its input's memory; inputs of a concat in place are parts of its output, outputs of a split parts of its
-input; an elementwise operator may write over an input that nobody needs afterwards.
+input; an elementwise operator may write over an input that is not needed afterwards.
 
-All of it is linear in the nodes: values know the buffer they lie in (union by path compression), and a buffer
-keeps what its members have in common, so that no step looks through them.
+All of it is linear in the nodes: values know the buffer they lie in (union by path compression), and a buffer keeps
+what its members have in common, so that no step searches them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ Halo = tuple[tuple[int, int], ...]
 
 
 class Sharing:
-    """The buffers that are left once values share memory.
+    """Buffers that are left once values share memory.
 
-    `buffers` by the value that owns each (its root); `offsets` says of every other value in which one it lies, and how
-    many blocks of channels, or elements, from its start. `aliased` are the steps whose output is their input's memory.
+    `buffers` by the value that owns each (its root); `offsets` gives for every other value the one in which it lies,
+    and how many blocks of channels, or elements, from its start. `aliased` are the steps whose output is their
+    input's memory.
     """
 
     def __init__(self, schedule: Schedule, wanted_halo: Mapping[str, Halo]) -> None:
@@ -71,7 +72,8 @@ class Sharing:
         self.buffers[self.root(parent)[0]].take_in(buffer)
 
     def root(self, name: str) -> tuple[str, int]:
-        """The value whose buffer a value lies in, and where in it. Every value on the way then knows it directly."""
+        """Return the value whose buffer a value lies in, and its place there. Every value on the way then stores the
+        result."""
         way = []
         while name in self.offsets:
             way.append(name)
@@ -98,7 +100,7 @@ class Sharing:
             self._join_parts(node.outputs, parts, node.inputs[0])
 
     def _join_parts(self, parts: Sequence[str], types: Sequence[TensorType], whole: str) -> None:
-        """Put parts one behind the other into the whole's memory; a part that nobody reads has no name."""
+        """Put parts one behind the other into the whole's memory; a part that is never read has no name."""
         offset, lanes = 0, self.lanes.get(whole, 0)
         for name, type in zip(parts, types, strict=False):
             if name:
@@ -113,10 +115,10 @@ class Sharing:
                 self.aliased.add(step)
 
     def _try_view(self, source: str, result: str) -> bool:
-        """Let both names mean the same memory, if that memory can be what both need."""
+        """Let both names mean the same memory, if that memory suits both."""
         root, target = self.root(source)[0], self.buffers.get(result)
         if self.lanes.get(source, 0) != self.lanes.get(result, 0):
-            # Where others lie in either of them, their offsets count blocks or elements, not both.
+            # Where other values lie in either of them, their offsets count blocks or elements, not both.
             alone = root == source and len(self.buffers[root].members) == 1
             alone = alone and (target is None or target.members == [result])
             if not alone or self.wanted_halo.get(source) or self.wanted_halo.get(result):
@@ -124,14 +126,15 @@ class Sharing:
         if target is not None and target.slot is None:
             self._join(result, source, 0)
         elif self._may_move(source, result):
-            # the result is an output's memory or a part of a concat: its input moves there
+            # The result is an output's memory or a part of a concat: its input moves there.
             self._join(root, result, 0)
         else:
             return False
         return True
 
     def _may_move(self, name: str, result: str) -> bool:
-        """Can the value's whole buffer become the result's memory? Only if all in it are views of the same elements."""
+        """Whether the value's whole buffer can become the result's memory: only if all in it are views of the same
+        elements."""
         root, offset = self.root(name)
         buffer = self.buffers[root]
         if result not in self.buffers and buffer.lanes != {self.lanes.get(result, 0)}:
@@ -154,7 +157,8 @@ class Sharing:
                     break
 
     def _may_overwrite(self, inputs: Sequence[str], position: int, result: str, step: int) -> bool:
-        """Is the input's whole buffer dead after this step, of the same size, and read by this step only there?"""
+        """Whether the input's whole buffer is dead after this step, of the same size, and read by this step only
+        there."""
         name = inputs[position]
         if not name or name in self.graph.constants:
             return False

@@ -1,4 +1,4 @@
-"""Binds lowerings to memory: the steps of a program, on their way into it."""
+"""Assembly of a program: binds lowerings to memory, and collects the steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Assembler:
-    """Binds lowerings to memory and makes the program.
+    """Assembler that binds lowerings to memory and makes the program.
 
     It owns `weights` and `binds` and drops each after its last use, so that memory never holds all weights twice.
     """
@@ -62,7 +62,7 @@ class Assembler:
                 self.halos.setdefault(buffer.step, []).append(buffer)
         self.last_use = {name: i for i, node in enumerate(self.graph.nodes) for name in node.inputs}
         self.steps: list[PendingStep] = []
-        self.checks: list[PendingStep] = []  # that wait for the end of a native stretch
+        self.checks: list[PendingStep] = []  # checks that wait for the end of a native stretch
 
     def make_steps(self) -> None:
         """Bind every node."""
@@ -76,7 +76,7 @@ class Assembler:
         self._add_checks()
 
     def program(self, threads: int, alone: bool) -> Program:
-        """The program of the steps."""
+        """Return the program of the steps."""
         barriers = self._barriers(self._side_by_side())
         launcher = self._launcher()
         steps = tuple(
@@ -99,8 +99,8 @@ class Assembler:
     def template(
         self, threads: int, seconds: float, worth: float, trace: Trace
     ) -> tuple[Template, dict[str, int]]:
-        """The template of the steps, and where numbers of its description lie, by their formulas. Below `worth` seconds
-        of work it runs on one thread."""
+        """Return the template of the steps, and the positions of the numbers of its description, by their formulas.
+        Below `worth` seconds of work it runs on one thread."""
         levels = self._side_by_side()
         arena = settle_offsets(self.memory.buffers, lifetimes(self.steps, levels), trace)
         launcher = self._launcher()
@@ -117,7 +117,7 @@ class Assembler:
         return make_template(parts, launcher, trace, threads, self._shown())
 
     def _shown(self) -> Iterator[int]:
-        """The numbers of the plan's description that may be Sizes."""
+        """Yield the numbers of the plan's description that may be Sizes."""
         for type in self.graph.types.values():
             yield from type.shape
         for step in self.steps:
@@ -127,19 +127,20 @@ class Assembler:
             yield present(buffer.slot).offset
 
     def _launcher(self) -> Launcher:
-        """The kernels of all calls, found or compiled while weights are packed."""
+        """Return the kernels of all calls, found or compiled while weights are packed."""
         with self.constants.packing():
             return Launcher((step.call for step in self.steps if step.call is not None), self.target)
 
     def _side_by_side(self) -> list[int]:
-        """Move steps to earlier ones that they need not wait for; the levels of the steps then, rising."""
+        """Move steps before others that they need not wait for; return the levels of the steps in the new order,
+        rising."""
         levels = levels_of(self.steps)
         order = sorted(range(len(levels)), key=levels.__getitem__)
         self.steps = [self.steps[i] for i in order]
         return [levels[i] for i in order]
 
     def _barriers(self, levels: Sequence[int]) -> list[bool]:
-        """After which steps all threads meet."""
+        """Return, per step, whether all threads meet after it."""
         return [*(a != b for a, b in itertools.pairwise(levels)), True] if levels else []
 
     # ---- steps on their way ---------------------------------------------------------------------------------------
@@ -156,10 +157,10 @@ class Assembler:
         bind, self.binds[index] = self.binds[index], None
         if index in self.memory.aliased:
             if node.inputs[0] in self.weights.arrays:
-                # What reads the view needs it when the weight has been dropped.
+                # The reader of the view needs it after the weight has been dropped.
                 self.weights.slot(node.inputs[0])
             return
-        if option is not None and option.alias is Alias.VIEW:  # it could not share memory after all
+        if option is not None and option.alias is Alias.VIEW:  # it could not share memory
             option = self._copy(node)
             bind = None if option is None else option.bind
         if option is None or bind is None:
@@ -188,7 +189,7 @@ class Assembler:
             self.checks.append(PendingStep(check.label, Origin(index, StepKind.CHECK), None, check, looks))
 
     def _copy(self, node: Node) -> Lowering | None:
-        """The kernel of a view that could not share memory; None for elements that no kernel moves."""
+        """Return the kernel of a view that could not share memory; None for elements that no kernel moves."""
         source, result = self.memory.views[node.inputs[0]], self.memory.views[node.outputs[0]]
         if not can_copy(source.type.dtype):
             return None
@@ -203,8 +204,8 @@ class Assembler:
         raise AssertionError(f"no kernel moves {source.layout} to {result.layout}")
 
     def _add_checks(self) -> None:
-        """Look at what was noted before NumPy sees what came of it, or at the end: kernels follow no bad index, so
-        that their stretch may go on."""
+        """Append the checks of noted errors, before NumPy uses the results, or at the end: kernels follow no bad
+        index, so their stretch may go on."""
         self.steps += self.checks
         self.checks = []
 
@@ -223,7 +224,7 @@ class Assembler:
         self.steps.append(PendingStep(host.label, origin, None, host, reads, writes))
 
     def _of_temporaries(self, index: int) -> list[Extent]:
-        """Where a step's temporaries lie."""
+        """Return the extents of a step's temporaries."""
         views = self.memory.temporaries.get(index, ())
         return [
             Extent.at_hand(view.slot, view.type.nbytes, temporary_name(index, number))
@@ -243,7 +244,8 @@ class Assembler:
         return found
 
     def _new_extent(self, name: str) -> Extent:
-        """A piece of a concat is one run of memory when there is one picture; otherwise take the whole buffer."""
+        """Return the extent of a value. A piece of a concat is one run of memory when there is one picture; otherwise
+        it is the whole buffer."""
         buffer, view = self.memory.buffer_of[name], self.memory.views[name]
         if view.shape[:1] != (1,):
             return _whole(buffer)
@@ -257,7 +259,7 @@ class Assembler:
 
 
 def bare(type: TensorType | None) -> TensorType:
-    """The type without its content."""
+    """Return the type without its content."""
     known = present(type)
     return TensorType(known.dtype, known.shape)
 

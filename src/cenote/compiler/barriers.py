@@ -1,7 +1,8 @@
-"""Where threads must meet: which steps of a program may run at once, and the order that lets most of them.
+"""Barriers: which steps of a program may run at once, where threads must meet, and the order that lets most steps
+overlap.
 
-A step waits for those before it that write what it touches, or read what it writes. Nothing else keeps two steps apart:
-threads that find no more pieces of one begin with the next.
+A step waits for those before it that write what it touches, or read what it writes. Nothing else keeps two steps
+apart: threads that find no more pieces of one begin with the next.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ class Extent:
 
     @staticmethod
     def at_hand(slot: Slot, nbytes: int, root: str) -> Extent:
-        """The extent for the shapes at hand."""
+        """Return the extent for the shapes at hand."""
         return Extent(Slot(slot.kind, slot.index, plain(slot.offset)), plain(nbytes), root)
 
 
 class StepKind(StrEnum):
-    """What a step is for: a kernel; NumPy; zeros around a convolution's input; a look at what a kernel noted."""
+    """Kind of a step: a kernel; NumPy on the host; zeros around a convolution's input; a check of a kernel's notes."""
 
     KERNEL = "kernel"
     HOST = "host"
@@ -41,8 +42,8 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True)
 class Work:
-    """What a step does: `operations` of its part of the operator, those `executed` (other algorithms, padding lanes),
-    bytes that it must have `read` and `written` at least once, and what it computes in. Numbers may be Sizes."""
+    """Work of a step: `operations` of its part of the operator, those `executed` (other algorithms, padding lanes),
+    bytes that it must have `read` and `written` at least once, and the type it computes in. Numbers may be Sizes."""
 
     operations: int = 0
     executed: int = 0
@@ -57,7 +58,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a step comes from: its node's index in the schedule, the lowering's name, and what the step does."""
+    """Origin of a step: its node's index in the schedule, its kind, the lowering's name, and its work."""
 
     node: int
     kind: StepKind
@@ -67,10 +68,10 @@ class Origin:
 
 @dataclass
 class PendingStep:
-    """A step on its way into the program.
+    """Step that is not yet part of a program.
 
-    `call` is shared by steps of nodes alike, whose `words` say where their operands lie. Of a node's steps those of one
-    `batch` may run at once. `halo_of` is the buffer whose halo it zeroes.
+    `call` is shared by steps of nodes alike, whose `words` give the places of their operands. Of a node's steps those
+    of one `batch` may run at once. `halo_of` is the buffer whose halo it zeroes.
     """
 
     label: str
@@ -85,14 +86,15 @@ class PendingStep:
 
 
 def levels_of(steps: Sequence[PendingStep]) -> list[int]:
-    """Per step one more than the last level with a step that it waits for: the steps of a level may run at once."""
+    """Return the level of each step, one more than the last level with a step that it waits for: the steps of a level
+    may run at once."""
     earlier = _Touched()
     levels: list[int] = []
     before: PendingStep | None = None
     for step in steps:
         if before is None or not _same_node(before, step):
             level = earlier.highest(step) + 1
-        else:  # of one node the batches wait for each other, and nothing within a batch does
+        else:  # the batches of one node wait for each other, the steps within a batch do not
             level = levels[-1] + (before.batch != step.batch)
         if before is None or not (touch_the_same(before, step) and levels[-1] == level):
             earlier.add(step, level)
@@ -107,14 +109,14 @@ def _same_node(a: PendingStep, b: PendingStep) -> bool:
 
 
 def touch_the_same(a: PendingStep, b: PendingStep) -> bool:
-    """Whether two steps were given the same extents: the calls of a Concat are as many as the parts that each of them
-    is said to read."""
+    """Whether two steps were given the same extents: a Concat has as many calls as parts, and each of them lists all
+    parts as read."""
     return a.reads is b.reads and a.writes is b.writes
 
 
 def _late_halos(steps: Sequence[PendingStep], levels: Sequence[int]) -> list[int]:
-    """The levels, but each halo's is its last possible, up to that of the step behind it: zeroed early it is in the way
-    of other values in the caches (DenseNet-121 on two threads: 0.7 %)."""
+    """Return the levels with each halo's as late as possible, up to that of the step behind it: zeroed early it
+    displaces other values from the caches (DenseNet-121 on two threads: 0.7 %)."""
     late, later, limit = list(levels), _Touched(), None
     for index in reversed(range(len(steps))):
         step, level = steps[index], levels[index]
@@ -132,7 +134,9 @@ def _late_halos(steps: Sequence[PendingStep], levels: Sequence[int]) -> list[int
 
 _NEVER = -(1 << 60)
 _FIRST = -(1 << 62)  # before every offset
-_MOST_SPANS = 64  # that a read or a halo keeps apart; beyond them steps may wait for more than they must
+_MOST_SPANS = (
+    64  # spans that a read or a halo keeps apart; beyond them steps may wait for more than necessary
+)
 
 
 @dataclass
@@ -150,7 +154,7 @@ class _Span:
         return _Span(self.root, self.wrote, self.zeroed, self.others, self.read)
 
     def belong_to(self, root: str) -> None:
-        """From now on these are bytes of that buffer."""
+        """Assign these bytes to another buffer."""
         if self.root != root:
             self.others = max(self.others, self.wrote, self.zeroed)
             self.root, self.wrote, self.zeroed = root, _NEVER, _NEVER
@@ -162,11 +166,11 @@ class _Span:
 
 
 class _Touched:
-    """The highest level of the steps so far that a step must keep apart from.
+    """Highest level of the steps so far that a step must keep apart from.
 
     Two steps must if one is a host step, or writes what the other reads or writes; but a buffer's halo and its inside
-    are different memory, so zeroing the one and writing the other may overlap in time. Steps come in an order in which
-    those that must be kept apart have rising levels: so a write's level stands for all that happened to its bytes
+    are different memory, so zeroing the one and writing the other may overlap in time. Steps come in an order in
+    which those that must be kept apart have rising levels: so a write's level covers all that happened to its bytes
     before, and each step takes time for the few spans that it touches.
     """
 
@@ -176,24 +180,24 @@ class _Touched:
         self.of_any = self.of_host = _NEVER
 
     def highest(self, step: PendingStep, nothing: int = -1) -> int:
-        """The highest level of those that touched what the step touches; `nothing` when there are none."""
+        """Return the highest level of those that touched what the step touches; `nothing` when there are none."""
         if step.host is not None:
             return max(nothing, self.of_any)
-        found = max(nothing, self.of_host)
+        level = max(nothing, self.of_host)
         for extent in step.reads:
             for span in self._over(extent):
-                found = max(found, span.wrote, span.zeroed, span.others)
+                level = max(level, span.wrote, span.zeroed, span.others)
         for extent in step.writes:
             for span in self._over(extent):
-                found = max(found, span.others, span.read)
+                level = max(level, span.others, span.read)
                 if not step.halo_of or span.root != extent.root:
-                    found = max(found, span.wrote)
+                    level = max(level, span.wrote)
                 if step.halo_of or span.root != extent.root:
-                    found = max(found, span.zeroed)
-        return found
+                    level = max(level, span.zeroed)
+        return level
 
     def add(self, step: PendingStep, level: int) -> None:
-        """A step of this level touches its bytes."""
+        """Record that a step of this level touches its bytes."""
         self.of_any = max(self.of_any, level)
         if step.host is not None:
             self.of_host = max(self.of_host, level)
@@ -216,7 +220,7 @@ class _Touched:
                 self._join(extent)
 
     def _over(self, extent: Extent) -> Sequence[_Span]:
-        """The spans that an extent touches."""
+        """Return the spans that an extent touches."""
         key, (first, stop) = (extent.slot.kind, extent.slot.index), self._range(extent)
         return self.spans[key][first:stop] if first < stop else ()
 
@@ -227,7 +231,7 @@ class _Touched:
         return bisect.bisect_right(starts, begin) - 1, bisect.bisect_left(starts, begin + extent.nbytes)
 
     def _cut(self, extent: Extent) -> Sequence[_Span]:
-        """The spans that an extent consists of, after cuts at its ends."""
+        """Return the spans that an extent consists of, after cuts at its ends."""
         if not extent.nbytes:
             return ()
         key, begin = (extent.slot.kind, extent.slot.index), extent.slot.offset
@@ -243,7 +247,7 @@ class _Touched:
         return spans[ends[0] : ends[1]]
 
     def _join(self, extent: Extent) -> None:
-        """Make one span of those of an extent."""
+        """Join the spans of an extent to one."""
         first, stop = self._range(extent)
         key = (extent.slot.kind, extent.slot.index)
         starts, spans = self.starts[key], self.spans[key]

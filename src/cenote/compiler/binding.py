@@ -1,8 +1,8 @@
-"""The kernel calls of a node in terms of its operands: nodes alike share them, wherever their operands lie.
+"""Kernel calls of a node in terms of its operands: nodes alike share them, wherever their operands lie.
 
-A lowering's `bind` reads the types, layouts and strides of its operands, which of them share a place, and whether that
-is the caller's memory, but no address. So it is given operands that each lie at 0 of a memory of their own, and what it
-gives serves all nodes with this lowering whose operands are like these: of thousands of nodes few differ so.
+A lowering's `bind` reads the types, layouts and strides of its operands, which of them share a place, and whether
+that is the caller's memory, but no address. So it is given operands that each lie at 0 of a memory of their own, and
+its result serves all nodes with this lowering whose operands are like these: of thousands of nodes few differ so.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from cenote.runtime.steps import Slot, SlotKind
 
 @dataclass(frozen=True)
 class Bound:
-    """A call whose addresses are in operands, by their numbers, and what it does. `addresses` says where in its
-    `words` they stand: the position, the operand, and bytes from where that lies."""
+    """Call whose addresses are in operands, by their numbers, and its work. `addresses` lists them: the position in
+    `words`, the operand, and the distance in bytes from the operand's begin."""
 
     call: Call
     work: Work
@@ -41,7 +41,7 @@ class Bound:
 
     @staticmethod
     def of(call: Call, work: Work) -> Bound:
-        """What a call whose arguments are numbers and places is bound to."""
+        """Bind a call whose arguments are numbers and places."""
         words = tuple(word_of(argument) for argument in call.arguments)
         addresses = tuple(
             (position, word.index, word.offset)
@@ -51,7 +51,7 @@ class Bound:
         return Bound(call, work, words, addresses)
 
     def at(self, slots: Sequence[Slot]) -> tuple[int | Slot, ...]:
-        """The words for operands that lie in these slots."""
+        """Return the words for operands that lie in these slots."""
         words = list(self.words)
         for position, operand, offset in self.addresses:
             slot = slots[operand]
@@ -62,8 +62,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class _Operand:
-    """A value as lowerings take it: `like` is equal for those that differ in where they lie only, `place` for those
-    that lie at the same."""
+    """Value as lowerings take it: `like` is equal for those that differ only in their place, `place` for those at the
+    same place."""
 
     like: Hashable
     place: Hashable
@@ -73,7 +73,7 @@ class _Operand:
 
 
 class Binder:
-    """Binds lowerings, and keeps what they give until the last node with each has been."""
+    """Binder of lowerings, which keeps each result until the last node with that lowering has been bound."""
 
     def __init__(
         self,
@@ -85,14 +85,14 @@ class Binder:
     ) -> None:
         self.graph, self.views, self.weights, self.trace = graph, views, weights, trace
         self._operands: dict[str, _Operand] = {}
-        self._left = Counter(map(id, binds))  # nodes to come, by the id of what binds them
+        self._left = Counter(map(id, binds))  # nodes to come, by the id of their bind function
         self._known: dict[int, dict[Hashable, tuple[Bound, ...]]] = {}
         self._halos: dict[Hashable, Bound] = {}
 
     def bind(
         self, node: Node, bind: Bind, temporaries: Sequence[View]
     ) -> tuple[tuple[Bound, ...], list[Slot]]:
-        """The calls of a node, and where its operands lie: its inputs, those of its outputs that are there, and the
+        """Return the calls of a node, and the slots of its operands: its inputs, its present outputs, and the
         temporaries."""
         operands = [self._operand(name) for name in node.inputs]
         operands += [self._operand(name) for name in node.outputs if name]
@@ -104,12 +104,12 @@ class Binder:
         if key not in known:
             known[key] = self._bound(node, bind, operands, numbers)
         self._left[id(bind)] -= 1
-        if self._left[id(bind)] <= 0:  # another may have this id from now on
+        if self._left[id(bind)] <= 0:  # another may get this id from now on
             del self._known[id(bind)]
         return known[key], [each.slot for each in operands]
 
     def zero_halo(self, root: str) -> tuple[Call, tuple[int | Slot, ...]]:
-        """The call that zeroes the halo of a buffer, and its words."""
+        """Return the call that zeroes the halo of a buffer, and its words."""
         operand = self._operand(root)
         if operand.like not in self._halos:
             view = replace(operand.view, slot=Slot(SlotKind.OPERAND, 0))
@@ -142,7 +142,7 @@ class Binder:
         return tuple(Bound.of(self._kept(call), work) for call, work in zip(calls, works, strict=True))
 
     def _view(self, operand: _Operand, number: int) -> View | None:
-        """An operand at 0 of its own memory; a constant with its content, where it lies."""
+        """Return the view of an operand at 0 of its own memory; of a constant its content, in its own place."""
         if operand is _ABSENT:
             return None
         view, content = operand.view, operand.content
@@ -154,7 +154,7 @@ class Binder:
         return View(view.type, view.layout, view.strides, Slot(kind, number))
 
     def _works(self, node: Node, calls: Sequence[Call], views: Sequence[View | None]) -> list[Work]:
-        """What the calls of a node do. What that asks of sizes decides nothing."""
+        """Return the work of the calls of a node. Its questions to sizes decide nothing."""
         inputs, split = Bytes(), len(node.inputs)
         for name, view in dict(zip(node.inputs, views, strict=False)).items():
             if view is not None:
@@ -170,7 +170,7 @@ class Binder:
             return works_of(node.op, self.graph.input_types(node), types, calls, inputs, outputs, temporaries)
 
     def _kept(self, call: Call) -> Call:
-        """Arrays move into the program's constants at once, so that what they were made from can go."""
+        """Move arrays into the program's constants at once, so that their sources can be freed."""
 
         def placed(argument: Argument) -> Argument:
             if isinstance(argument, Table):
@@ -201,7 +201,7 @@ def _operand(view: View, slot: Slot, content: Any) -> _Operand:
 
 
 def _fixed(numbers: Sequence[int]) -> tuple[Hashable, ...]:
-    """Numbers that may be Sizes, as they compare without a question."""
+    """Return numbers that may be Sizes in a form that compares without a question."""
     return tuple([number.terms if isinstance(number, Size) else number for number in numbers])
 
 

@@ -1,4 +1,4 @@
-"""From a specialised graph to a program: the one module that sees every stage."""
+"""Compilation of a specialised graph to a program: the one module that sees every stage."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ from cenote.runtime.program import Program
 from cenote.runtime.template import Template
 from cenote.runtime.threads import resolve_threads
 
-_WORTH_THREADS = 60e-6  # seconds of work, below which waking and meeting threads costs more than it brings
-_MORE_MEMORY = 1.1  # times as much as step by step: what a plan may take so that branches run side by side
+_WORTH_THREADS = (
+    60e-6  # seconds of work below which waking and synchronising threads costs more than it saves
+)
+_MORE_MEMORY = (
+    1.1  # most memory, relative to step by step, that a plan may take so that branches run side by side
+)
 
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """A compiled graph: the optimised graph, how each node is computed, where values lie, and the program.
+    """Compiled graph: the optimised graph, the lowering of each node, the places of values, and the program.
 
-    `origins` says of each step which node it is of, and what for. `between` are nodes that run on the host after the
-    program, before the next stage.
+    `origins` gives the node and the kind of each step. `between` are nodes that run on the host after the program,
+    before the next stage.
     """
 
     graph: Graph
@@ -45,7 +49,7 @@ class Plan:
     between: tuple[Node, ...] = ()
 
     def describe(self) -> PlanDescription:
-        """Steps, kernels, host steps and why, memory: what `print(plan)` shows, as data."""
+        """Return steps, kernels, host steps with their reasons, and memory as data: the content of `print(plan)`."""
         return describe_plan(self.schedule, self.memory, self.program, self.origins, self.between)
 
     def __str__(self) -> str:
@@ -61,8 +65,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Compilation:
-    """How a graph is compiled: the options of `cenote.load`, the pool of weights that plans share, and what decides
-    between algorithms (see `schedule`)."""
+    """Parameters of a compilation: the options of `cenote.load`, the pool of weights that plans share, and the
+    function that decides between algorithms (see `schedule`)."""
 
     options: LoadOptions
     pool: ConstantPool | None = None
@@ -70,11 +74,11 @@ class Compilation:
 
     @property
     def threads(self) -> int:
-        """Threads per inference."""
+        """Number of threads per inference."""
         return resolve_threads(self.options.threads)
 
     def optimized(self, graph: Graph) -> Graph:
-        """The specialised graph after all passes."""
+        """Return the specialised graph after all passes."""
         return optimize(graph, jit.host_target(), self.options, inferred=True)
 
 
@@ -86,7 +90,7 @@ def compile_graph(source: Graph | OwnedGraph, how: Compilation) -> Plan:
 def compile_sized(
     source: Graph | OwnedGraph, how: Compilation, trace: Trace, between: Sequence[Node] = ()
 ) -> tuple[Template, str, Graph]:
-    """The same for a graph whose types hold Sizes of the trace: a template, its description (JSON in which numbers
+    """Compile a graph whose types hold Sizes of the trace: return a template, its description (JSON in which numbers
     that depend on the sizes stand as {{position}}), and the optimised graph. `between` as in `Plan`."""
     assembler, seconds = _assembled(_scheduled(source, how, trace), how.pool, trace)
     template, positions = assembler.template(how.threads, seconds, _WORTH_THREADS, trace)
@@ -112,7 +116,8 @@ def _scheduled(
 
 
 def assemble(make: Callable[[], Schedule], threads: int, pool: ConstantPool | None = None) -> Plan:
-    """Plan memory, generate code and build the program of the schedule that `make` gives (and keeps no hold of)."""
+    """Plan memory, generate code and build the program of the schedule that `make` returns (and keeps no reference
+    to)."""
     assembler, seconds = _assembled(make, pool, None)
     program = assembler.program(threads, seconds < _WORTH_THREADS)
     origins = tuple(step.origin for step in assembler.steps)
@@ -122,7 +127,7 @@ def assemble(make: Callable[[], Schedule], threads: int, pool: ConstantPool | No
 def _assembled(
     make: Callable[[], Schedule], pool: ConstantPool | None, trace: Trace | None
 ) -> tuple[Assembler, float]:
-    """The steps of a schedule, and the seconds that they are estimated to take."""
+    """Return the steps of a schedule, and their estimated seconds."""
     target, scheduled = jit.host_target(), make()
     seconds = sum(option.seconds for option in scheduled.lowerings if option is not None)
     scheduled, memory = _in_memory(scheduled, trace)
@@ -135,7 +140,7 @@ def _assembled(
 
 
 def _in_memory(scheduled: Schedule, trace: Trace | None) -> tuple[Schedule, MemoryPlan]:
-    """The memory plan; with branches side by side where that takes little more."""
+    """Return the memory plan; with branches side by side where that takes little more."""
     least = plan_memory(scheduled, trace=trace)
     ranked, ranks = in_ranks(scheduled)
     if len(set(ranks)) == len(ranks):
@@ -145,7 +150,7 @@ def _in_memory(scheduled: Schedule, trace: Trace | None) -> tuple[Schedule, Memo
 
 
 def _without_weights(scheduled: Schedule) -> Schedule:
-    """The same, but for the constants, and the binds, which have them in their closures."""
+    """Return the schedule without the constants, and without the binds, which have them in their closures."""
     graph = scheduled.graph
     types = {
         name: type if type.value is None else TensorType(type.dtype, type.shape)

@@ -1,4 +1,4 @@
-"""Weights as programs hold them."""
+"""Weights in the form in which programs hold them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ConstantPool:
         self._used = 0
 
     def intern(self, array: Array) -> Array:
-        """The kept array with this content; a new one is copied into the pool, unless it is large."""
+        """Return the kept array with this content; a new one is copied into the pool, unless it is large."""
         flat = array.reshape(-1)
         probe = flat[:: max(1, flat.size // 64)].tobytes()
         same = self._kept.setdefault((array.shape, array.dtype.str, probe), [])
@@ -61,16 +61,16 @@ def _bytes(array: Array) -> Array:
 
 
 class Constants:
-    """The constants of a program, in the order in which its steps name them."""
+    """Constants of a program, in the order in which its steps name them."""
 
     def __init__(self, pool: ConstantPool) -> None:
         self.arrays: list[Array] = []
         self._pool = pool
-        self._slots: dict[int, Slot] = {}  # by the id of what is kept or waits
+        self._slots: dict[int, Slot] = {}  # by the id of the array or of the Packed that waits
         self._waiting: list[tuple[int, Packed] | None] = []
 
     def add(self, array: Array) -> Slot:
-        """Where an array lies: once, however often its content is added."""
+        """Return the slot of an array: one, however often its content is added."""
         kept = self._pool.intern(array)
         slot = self._slots.get(id(kept))
         if slot is None:
@@ -79,7 +79,7 @@ class Constants:
         return slot
 
     def add_packed(self, packed: Packed) -> Slot:
-        """Where a constant will lie that is still to be packed: once, however many calls it is of."""
+        """Return the slot of a constant that is still to be packed: one, however many calls read it."""
         slot = self._slots.get(id(packed))
         if slot is None:
             slot = self._slots[id(packed)] = Slot(SlotKind.CONSTANT, len(self.arrays))
@@ -89,7 +89,7 @@ class Constants:
 
     @contextmanager
     def packing(self) -> Iterator[None]:
-        """Pack what is waiting, on all cores, while something else is done. What it is made of goes piece by piece, so
+        """Pack the waiting constants, on all cores, within this context. Their sources are freed piece by piece, so
         that memory never holds all weights twice."""
         lock, waiting = Lock(), self._waiting
 
@@ -108,7 +108,7 @@ class Constants:
 
 
 class Weights:
-    """The constants of a graph on their way into a program: `arrays` by name, each taken out after its last use, so
+    """Constants of a graph, before they are part of a program: `arrays` by name, each removed after its last use, so
     that memory never holds all weights twice. `tables` are arrays that depend on sizes, numbered, by their texts."""
 
     def __init__(self, arrays: dict[str, Array], constants: Constants) -> None:
@@ -118,7 +118,7 @@ class Weights:
         self._slots: dict[str, Slot] = {}
 
     def slot(self, name: str) -> Slot:
-        """Where a weight lies that some step reads as it is."""
+        """Return the slot of a weight that some step reads as it is."""
         if name not in self._slots:
             content = self.arrays[name]
             self._slots[name] = (
@@ -129,12 +129,12 @@ class Weights:
         return self._slots[name]
 
     def kept(self, slot: Slot) -> Slot:
-        """A slot of a view of a weight, which counts the graph's weights, as one of the program's constants."""
+        """Return a slot of a view of a weight, which counts the graph's weights, as one of the program's constants."""
         kept = self.slot(self._names[slot.index])
         return Slot(kept.kind, kept.index, slot.offset)
 
     def table(self, table: Table) -> Slot:
-        """An array that depends on sizes."""
+        """Return the slot of an array that depends on sizes."""
         number, _ = self.tables.setdefault(table.code, (len(self.tables), table))
         return Slot(SlotKind.TABLE, number)
 

@@ -1,4 +1,4 @@
-"""Models and plans as a notebook shows them: tables of plain HTML, which take the notebook's own style."""
+"""HTML of models and plans for notebooks: plain tables, which take the notebook's own style."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEFT = "style='text-align:left'"
 
 
 class Shown(Protocol):
-    """What a notebook can show."""
+    """Protocol of objects that a notebook can show."""
 
     def _repr_html_(self) -> str: ...
 
@@ -23,7 +23,8 @@ def plan_html(
     notes: Sequence[str],
     kernels: Iterable[tuple[str, int]],
 ) -> str:
-    """A plan: what it is, its steps (node, algorithm, output, operator), notes, kernels with their launches."""
+    """Return the HTML of a plan: its head, its steps (node, algorithm, output, operator), notes, kernels with
+    launches."""
     rows = ((number, *step) for number, step in enumerate(steps))
     lines = escape("\n".join(notes))
     launches = _table(("launches", "kernel"), ((count, symbol) for symbol, count in kernels))
@@ -37,7 +38,7 @@ def plan_html(
 def model_html(
     title: str, inputs: Sequence[Declared], outputs: Sequence[Declared], plans: Sequence[Shown]
 ) -> str:
-    """A model: inputs and outputs, and below them each plan, folded."""
+    """Return the HTML of a model: inputs and outputs, and below them each plan, folded."""
     sides = (("input", inputs), ("output", outputs))
     rows = ((side, *str(declared).split(": ", 1)) for side, values in sides for declared in values)
     folded = "".join(_folded("plan", plan._repr_html_()) for plan in plans)
@@ -53,5 +54,5 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _folded(title: str, content: str) -> str:
-    """A line that opens when it is clicked."""
+    """Return a line that opens when it is clicked."""
     return f"<details><summary>{escape(title)}</summary>{content}</details>"

@@ -1,8 +1,8 @@
 """Independent steps side by side: the branches of a network, for threads to work on without waiting between them.
 
-A node's rank is one more than the last rank that it needs something of. Nodes are put in the order of their ranks,
+A node's rank is one more than the highest rank of its inputs' producers. Nodes are put in the order of their ranks,
 and the memory plan keeps values of a rank apart as though all its nodes ran at once. A branch with one small piece of
-work (a Winograd transform of a 14x14 map: one block of tiles) then keeps nobody waiting while another branch has more.
+work (a Winograd transform of a 14x14 map: one block of tiles) then delays no thread while another branch has more.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from cenote.compiler.schedule import Schedule
 
 
 def in_ranks(scheduled: Schedule) -> tuple[Schedule, tuple[int, ...]]:
-    """The schedule with its nodes in order of their ranks, and each node's rank."""
+    """Return the schedule with its nodes in order of their ranks, and each node's rank."""
     graph = scheduled.graph
     ready: dict[str, int] = {}  # the rank from which a value may be read
     ranks = []

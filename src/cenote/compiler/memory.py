@@ -1,6 +1,6 @@
-"""The static memory plan: which values share memory (`alias`), where each lies (`placement`), and the halos around it.
+"""Static memory plan: which values share memory (`alias`), the place of each (`placement`), and the halos around it.
 
-All values of one buffer share the largest halo that any reader asks for.
+All values of one buffer share the largest halo that any reader needs.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _LARGEST = 1 << 46  # bytes; beyond any machine, and far from overflowing 64-bit
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where everything lies. `views` by value name; `temporaries` by step.
+    """Places of all values. `views` by value name; `temporaries` by step.
 
-    `aliased` are the steps that need no work because their output is their input's memory; `peak` is the largest
-    sum of buffers alive at once: no plan can need less than that.
+    `aliased` are the steps that need no work because their output is their input's memory; `peak` is the largest sum
+    of buffers alive at once: no plan can need less than that.
     """
 
     views: Mapping[str, View]
@@ -134,7 +134,7 @@ class _Planner:
         return found
 
     def _looked_at(self, step: int) -> int:
-        """The rank at which somebody looks at what the kernels of a step noted: before NumPy goes on, or at the end."""
+        """Return the rank at which the notes of a step's kernels are checked: before NumPy goes on, or at the end."""
         hosts = (i for i in range(step + 1, len(self.ranks)) if self.lowerings[i] is None)
         return self.ranks[next(hosts, len(self.ranks) - 1)]
 
@@ -144,7 +144,7 @@ class _Planner:
         return present(self.graph.type_of(name))
 
     def offsets_and_roots(self) -> list[str]:
-        """Every value that has memory."""
+        """Return every value that has memory."""
         return [member for buffer in self.shared.buffers.values() for member in buffer.members]
 
     def _view(self, name: str) -> View:
@@ -163,7 +163,7 @@ class _Planner:
 
 
 def temporary_name(step: int, number: int) -> str:
-    """The root of a step's temporary buffer."""
+    """Return the root of a step's temporary buffer."""
     return f"step {step} temporary {number}"
 
 

@@ -1,8 +1,8 @@
 """Offsets in the arena as formulas of buffers' sizes.
 
-For the shapes at hand `placement` says where each buffer lies. For other sizes that order is kept: a buffer lies behind
-those below it that are alive at the same time. So no two that live at once overlap, whatever the sizes; and since
-lifetimes are counted in levels of steps that may run at once, steps that were found to be independent stay so.
+For the shapes at hand `placement` gives the place of each buffer. For other sizes that order is kept: a buffer lies
+behind those below it that are alive at the same time. So no two that live at once overlap, whatever the sizes; and
+since lifetimes are counted in levels of steps that may run at once, steps that were found to be independent stay so.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from cenote.kernels.base import present
 from cenote.runtime.steps import SlotKind
 
 _FIRST = -1  # before every level
-_MOST_LOOKED_AT = 16  # buffers, for each that a new one may rest on
+_MOST_LOOKED_AT = 16  # most buffers examined for each that a new one may rest on
 
 
 def defer_offsets(buffers: Sequence[Buffer], trace: Trace) -> None:
     """Make the offsets of placed buffers numbers whose formulas `settle_offsets` gives."""
     for buffer in buffers:
-        _room(buffer)  # what offsets are made of comes before them
+        _room(buffer)  # the parts of offsets are defined before them
     for buffer in sorted(buffers, key=lambda b: present(b.slot).offset):
         slot = present(buffer.slot)
         buffer.slot = replace(slot, offset=trace.later(slot.offset))
 
 
 def settle_offsets(buffers: Sequence[Buffer], lifetimes: Mapping[str, tuple[int, int]], trace: Trace) -> int:
-    """Give the offsets of buffers in the arena their formulas; the arena's size. `lifetimes`: by root, the first and
-    the last level of the steps that touch the buffer."""
+    """Set the formulas of the offsets of buffers in the arena; return the arena's size. `lifetimes`: by root, the
+    first and the last level of the steps that touch the buffer."""
     placed = [buffer for buffer in buffers if present(buffer.slot).kind is SlotKind.ARENA]
     placed.sort(key=lambda buffer: _at(buffer))
     total, seen = 0, _Skyline(placed)
@@ -47,7 +47,7 @@ def settle_offsets(buffers: Sequence[Buffer], lifetimes: Mapping[str, tuple[int,
 
 
 class _Skyline:
-    """Which of the buffers so far lies topmost at each level: seen from above, a new one rests on those alone."""
+    """Topmost of the buffers so far at each level: seen from above, a new one rests on those alone."""
 
     def __init__(self, placed: Sequence[Buffer]) -> None:
         self.placed = placed
@@ -56,7 +56,8 @@ class _Skyline:
         self.supports: list[list[int]] = []  # of each buffer
 
     def under(self, index: int, first: int, last: int) -> list[int]:
-        """Put the next buffer on top at its levels; those that it rests on, without those under others of them."""
+        """Put the next buffer on top at its levels; return those that it rests on, without those under others of
+        them."""
         if last < first:
             self.supports.append([])
             return []
@@ -70,7 +71,7 @@ class _Skyline:
         return self.supports[index]
 
     def _cut(self, level: int) -> int:
-        """The stretch that begins at a level."""
+        """Return the stretch that begins at a level."""
         at = bisect.bisect_left(self.starts, level)
         if at == len(self.starts) or self.starts[at] != level:
             self.starts.insert(at, level)
@@ -78,8 +79,8 @@ class _Skyline:
         return at
 
     def _below(self, seen: Sequence[int]) -> set[int]:
-        """Those of some buffers that others of them rest on: they need not be named. Not looked for very deep, since
-        one named too many makes no offset another."""
+        """Return those of some buffers that others of them rest on: they need not be named. The search is shallow,
+        since naming one too many changes no offset."""
         found: set[int] = set()
         waiting, looked = list(seen), 0
         while waiting and looked < _MOST_LOOKED_AT * len(seen):

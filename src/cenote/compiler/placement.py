@@ -1,4 +1,4 @@
-"""Where buffers lie in the arena: those that live at the same time must not overlap.
+"""Placement of buffers in the arena: those that live at the same time must not overlap.
 
 Greedy by size (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020): the largest
 first, each at the lowest gap that fits among the placed buffers whose lifetimes cross its own. That is quadratic, so
@@ -17,10 +17,10 @@ from cenote.runtime.steps import Slot, SlotKind
 
 ALIGN = 64
 FOREVER = 1 << 60
-_GOOD_ENOUGH = 1.02  # of the lower bound: no need to look for better
+_GOOD_ENOUGH = 1.02  # of the lower bound: close enough to stop the search
 _ATTEMPTS = 30
-_MOST_COMPARED = 2048  # buffers to be placed by comparing each with all others
-# of pairs of buffers, in all attempts of an order (0.6 s); networks take far fewer
+_MOST_COMPARED = 2048  # most buffers that are placed by comparing each with all others
+# Most comparisons of pairs of buffers, in all attempts of an order (0.6 s); networks take far fewer.
 _MOST_COMPARISONS = 1 << 23
 
 
@@ -46,12 +46,12 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        """Bytes, for the shapes at hand."""
+        """Size in bytes, for the shapes at hand."""
         number: int = plain(self.nbytes)
         return number
 
     def take_in(self, other: Buffer) -> None:
-        """The other's members lie in this buffer from now on."""
+        """Take over the other's members."""
         self.members.extend(other.members)
         self.lanes |= other.lanes
         if self.each is None or other.each is None or self.each != other.each:
@@ -61,11 +61,11 @@ class Buffer:
 
 
 def place(buffers: Sequence[Buffer]) -> int:
-    """Give every buffer an offset in the arena; the arena's size. Sets `slot`.
+    """Give every buffer an offset in the arena; return the arena's size. Sets `slot`.
 
     Tries the buffers by size and by the fullness of their busiest step; while the best is well above the lower bound,
-    buffers that stick out at the top are placed earlier, which mends most of what greedy order spoils (ShuffleNet: 43 %
-    above the bound by size alone, under 10 % after).
+    buffers that stick out at the top are placed earlier, which mends most of what greedy order spoils (ShuffleNet: 43
+    % above the bound by size alone, under 10 % after).
     """
     if len(buffers) > _MOST_COMPARED:
         return _place_in_time(buffers)
@@ -92,7 +92,7 @@ def _by_size(buffers: Sequence[Buffer], sizes: Sequence[int]) -> list[int]:
 
 
 def _by_fullest_step(buffers: Sequence[Buffer], sizes: Sequence[int]) -> list[int]:
-    """Those alive at the fullest step first, then those of the next fullest."""
+    """Return the buffers alive at the fullest step first, then those of the next fullest."""
     steps = sorted({buffer.first for buffer in buffers})
     live: dict[int, list[int]] = {step: [] for step in steps}
     for i, buffer in enumerate(buffers):
@@ -110,7 +110,7 @@ def _by_fullest_step(buffers: Sequence[Buffer], sizes: Sequence[int]) -> list[in
 def _place_in_order(
     buffers: Sequence[Buffer], sizes: Sequence[int], order: Sequence[int]
 ) -> tuple[list[int], int]:
-    """Each at the smallest gap that fits among those placed before it; offsets and total size."""
+    """Place each buffer at the smallest gap that fits among those placed before it; return offsets and total size."""
     placed: list[tuple[int, int, int, int]] = []  # offset, size, first, last; sorted
     offsets, total = [0] * len(buffers), 0
     for i in order:
@@ -123,7 +123,7 @@ def _place_in_order(
 
 
 def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
-    """The smallest gap that fits, else the end of what is busy."""
+    """Return the smallest gap that fits, else the end of the busy stretches."""
     best, best_room, end = None, FOREVER, 0
     for offset, length in busy:
         room = offset - end
@@ -136,7 +136,7 @@ def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
 def _place_in_time(buffers: Sequence[Buffer]) -> int:
     """Give each an offset in the order in which they come alive: the smallest free stretch that fits, as malloc does.
 
-    Takes n log n for n buffers. Sets `slot`; gives the arena's size.
+    Takes n log n for n buffers. Sets `slot`; returns the arena's size.
     """
     free = _FreeStretches()
     alive: list[tuple[int, int, int]] = []  # last, offset, size
@@ -152,18 +152,18 @@ def _place_in_time(buffers: Sequence[Buffer]) -> int:
 
 
 class _FreeStretches:
-    """The free memory of an arena that grows to `end`."""
+    """Free memory of an arena that grows to `end`."""
 
     def __init__(self) -> None:
         self.end = 0
         self.by_size: list[tuple[int, int]] = []  # (size, offset), sorted
-        self.size_at: dict[int, int] = {}  # by where a stretch starts
-        self.start_of: dict[int, int] = {}  # by where it stops
+        self.size_at: dict[int, int] = {}  # by a stretch's begin
+        self.start_of: dict[int, int] = {}  # by a stretch's end
 
     def take(self, size: int) -> int:
         at = bisect.bisect_left(self.by_size, (size, 0))
         if at == len(self.by_size):
-            start = self.start_of.get(self.end, self.end)  # what is free at the end may grow
+            start = self.start_of.get(self.end, self.end)  # a free stretch at the end may grow
             if start < self.end:
                 self._remove(start, self.size_at[start])
             self.end = start + size
@@ -195,7 +195,7 @@ class _FreeStretches:
 
 
 def live_peak(buffers: Sequence[Buffer]) -> int:
-    """The largest sum of sizes alive at one step."""
+    """Return the largest sum of sizes alive at one step."""
     events: dict[int, int] = {}
     for buffer in buffers:
         if buffer.last >= 0:

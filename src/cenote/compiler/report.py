@@ -1,4 +1,4 @@
-"""A compiled plan in words and numbers: which steps run, by which kernel, what is left to the host and why, memory.
+"""Description of a compiled plan: its steps, their kernels, the steps left to the host and why, memory.
 
 `print(model.plan)` and `cenote inspect` show it; `PlanDescription.as_dict` is the same as JSON-able data.
 """
@@ -21,23 +21,24 @@ from cenote.ops.base import Alias, Op
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep, SlotKind
 
-_WIDEST = 56  # letters of a column of text
+_WIDEST = 56  # most letters of a column of text
 
 
 @dataclass(frozen=True)
 class StepDescription:
-    """One step of a program. `kind` is "kernel", "host" (NumPy), "halo" (zeros around a convolution's input) or "check"
-    (a look at what a kernel noted: an index out of range is an error).
+    """One step of a program. `kind` is "kernel", "host" (NumPy), "halo" (zeros around a convolution's input) or
+    "check" (a check of what a kernel noted: an index out of range is an error).
 
     `node` is the node's name in its file (its first output where it has none), `op` the operator with its attributes,
     `algorithm` the lowering, `output` type and layout of the first output, `kernel` the symbol. `items` independent
     pieces, `grain` of them at a time; `barrier`: all threads meet after it. `reason` says why a host step is one, and
-    of a kernel, where there were several algorithms to choose from, why this one: what the cost model estimates for it
-    and its rivals, or what was measured.
+    of a kernel, where there were several algorithms to choose from, why this one: the cost model's estimates for it
+    and its rivals, or the measured times.
 
-    What it does: `operations` of its part of the operator and those that the kernel executes, multiply-adds counted as
-    2; `read_bytes` and `written_bytes` that must be moved at least once; `dtype`, what it computes in. `seconds`: what
-    the cost model gives the node's lowering on one thread; `rivals`: what it gives other lowerings, by name.
+    Work: `operations` of its part of the operator and those that the kernel executes, multiply-adds counted as 2;
+    `read_bytes` and `written_bytes` that must be moved at least once; `dtype`, the type it computes in. `seconds`:
+    the cost model's estimate of the node's lowering on one thread; `rivals`: its estimates of other lowerings, by
+    name.
     """
 
     kind: str
@@ -61,7 +62,7 @@ class StepDescription:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> StepDescription:
-        """What `as_dict` gave. Numbers that depended on sizes are texts in JSON."""
+        """Read the result of `as_dict`. Numbers that depended on sizes are texts in JSON."""
         whole = {name: int(data[name]) for name in _WORK}
         rivals = tuple((name, seconds) for name, seconds in data["rivals"])
         return StepDescription(**{**data, **whole, "rivals": rivals})
@@ -82,15 +83,16 @@ class BlockDescription:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> BlockDescription:
-        """What `as_dict` gave. Numbers that depended on sizes are texts in JSON."""
+        """Read the result of `as_dict`. Numbers that depended on sizes are texts in JSON."""
         return BlockDescription(**{**data, "offset": int(data["offset"]), "nbytes": int(data["nbytes"])})
 
 
 @dataclass(frozen=True)
 class MemoryDescription:
-    """Bytes. `arena` holds all intermediate values, `peak` is the largest set of them alive at once (no plan can need
-    less), `constants` are the weights as kernels want them, `scratch` is what each thread has besides. `blocks`: what
-    lies where in the arena, and when."""
+    """Memory in bytes. `arena` holds all intermediate values, `peak` is the largest set of them alive at once (no
+    plan can need less), `constants` are the weights in the kernels' form, `scratch` is each thread's own memory.
+    `blocks`: the buffers of the arena, with their places and lifetimes.
+    """
 
     arena: int
     peak: int
@@ -101,13 +103,14 @@ class MemoryDescription:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> MemoryDescription:
-        """What `as_dict` gave."""
+        """Read the result of `as_dict`."""
         return MemoryDescription(**{**data, "blocks": tuple(map(BlockDescription.from_dict, data["blocks"]))})
 
 
 @dataclass(frozen=True)
 class PlanDescription:
-    """A plan, described. `free` names the nodes that cost nothing, with the reason; `kernels` counts the launches.
+    """Description of a plan. `free` names the nodes that cost nothing, with the reason; `kernels` counts the
+    launches.
 
     `between` are the nodes that run on the host after this plan and before the next stage's, where there are stages.
     `guards`: of a plan for all sizes of a class, the questions that the class has the same answers to.
@@ -125,17 +128,17 @@ class PlanDescription:
     guards: int = 0
 
     def count(self, kind: str) -> int:
-        """Steps of a kind."""
+        """Return the number of steps of a kind."""
         return sum(step.kind == kind for step in self.steps)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """Return plain data, for JSON."""
         found: dict[str, Any] = _plain(self)
         return found
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> PlanDescription:
-        """What `as_dict` gave, also after a trip through JSON."""
+        """Read the result of `as_dict`, also after a trip through JSON."""
         return PlanDescription(
             name=data["name"],
             inputs=tuple(data["inputs"]),
@@ -151,17 +154,17 @@ class PlanDescription:
 
     @property
     def head(self) -> tuple[str, ...]:
-        """Lines that stand above the steps: the signature, and how many steps of each kind there are."""
+        """Lines above the steps: the signature, and the number of steps of each kind."""
         return tuple(_head(self))
 
     @property
     def rows(self) -> tuple[tuple[str, str, str, str], ...]:
-        """A row per step: node, how it is computed, output, operator."""
+        """Rows of the steps: node, how it is computed, output, operator."""
         return tuple((step.node or step.algorithm, _how(step), step.output, step.op) for step in self.steps)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines that stand below the steps: what costs nothing, how algorithms were chosen, memory."""
+        """Lines below the steps: nodes that cost nothing, how algorithms were chosen, memory."""
         return tuple(_notes(self))
 
     def __str__(self) -> str:
@@ -172,7 +175,7 @@ class PlanDescription:
 
 
 def _plain(value: Any) -> Any:
-    """Dicts instead of dataclasses. Nothing is copied, as `asdict` does: a Size cannot be."""
+    """Return dicts instead of dataclasses. Nothing is copied, unlike `asdict`: a Size cannot be."""
     if is_dataclass(value):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     return tuple(map(_plain, value)) if isinstance(value, tuple) else value
@@ -185,7 +188,8 @@ def describe_plan(
     origins: Sequence[Origin],
     between: Sequence[Node] = (),
 ) -> PlanDescription:
-    """Describe what `compile_graph` made; `origins`: where the program's steps come from, `between`: nodes after it."""
+    """Describe the result of `compile_graph`; `origins`: the origins of the program's steps, `between`: nodes after
+    it."""
     graph = schedule.graph
     steps = tuple(_steps(schedule, program, origins))
     return PlanDescription(
@@ -212,7 +216,7 @@ def describe_plan(
 
 
 def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> Iterator[StepDescription]:
-    """A program knows no graph: `origins` say which node a step is of."""
+    """Describe the steps. A program knows no graph: `origins` give the node of each step."""
     operators: dict[int, str] = {}  # many nodes share one, and it takes 20 us to print
     for step, origin in zip(program.steps, origins, strict=True):
         node = schedule.graph.nodes[origin.node]
@@ -249,7 +253,7 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> I
 
 
 def _blocks(graph: Graph, memory: MemoryPlan, origins: Sequence[Origin]) -> Iterator[BlockDescription]:
-    """The buffers of the arena, with the steps of the nodes that touch them."""
+    """Describe the buffers of the arena, with the steps of the nodes that touch them."""
     steps: dict[int, tuple[int, int]] = {}  # first and last of each node
     for number, origin in enumerate(origins):
         steps[origin.node] = (steps.get(origin.node, (number,))[0], number)
@@ -269,14 +273,14 @@ def _blocks(graph: Graph, memory: MemoryPlan, origins: Sequence[Origin]) -> Iter
 
 
 def _value(graph: Graph, name: str) -> str:
-    """`%y: f32[1,8,4,4] c8`."""
+    """Return the text of a value, such as `%y: f32[1,8,4,4] c8`."""
     layout = graph.layouts.get(name)
     border = f" {layout}" if layout is not None and layout.is_blocked else ""
     return f"%{name}: {graph.type_of(name)}{border}"
 
 
 def _why_host(graph: Graph, node: Node) -> str:
-    """Why no kernel runs this node."""
+    """Return the reason why no kernel runs this node."""
     if node.op.view:
         return "a copy of elements that kernels do not move"
     if type(node.op).lowerings is Op.lowerings:
@@ -286,7 +290,7 @@ def _why_host(graph: Graph, node: Node) -> str:
 
 
 def _free(schedule: Schedule, steps: tuple[StepDescription, ...]) -> Iterator[tuple[str, str]]:
-    """Nodes without a step, and why: they share memory."""
+    """Yield nodes without a step, with the reason: they share memory."""
     busy = {step.node for step in steps}
     reasons = {
         Alias.VIEW: "shares memory with its input",
@@ -338,7 +342,7 @@ def _notes(plan: PlanDescription) -> Iterator[str]:
 
 
 def _choices(plan: PlanDescription) -> Iterator[str]:
-    """How algorithms were chosen where there were several: what was estimated, or measured."""
+    """Yield lines on the choices where there were several algorithms: estimated or measured times."""
     chosen = {step.node: step for step in plan.steps if step.kind == StepKind.KERNEL and step.reason}
     measured = sum(not step.reason.startswith(BY_COST) for step in chosen.values())
     if chosen:

@@ -1,8 +1,8 @@
-"""Choose how each node is computed and in which layout each value lies, and insert the conversions that follow.
+"""Choice of a lowering for each node and a layout for each value, with the conversions that follow.
 
-Walks the graph once, in order. For each node the candidates are its operator's lowerings (and, for some, an alias that
-needs no work at all); the cheapest wins, counting the conversions of inputs that lie otherwise and those that users of
-the output would need. A node without candidates becomes a host step on plain arrays.
+Walks the graph once, in order. For each node the candidates are its operator's lowerings (and, for some, an alias
+that needs no work at all); the cheapest wins, counting the conversions of inputs in other layouts and those that
+users of the output would need. A node without candidates becomes a host step on plain arrays.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from cenote.ops.base import Alias, Lowering, Op
 from cenote.ops.movement.transpose import Transpose
 from cenote.ops.reorder import Reorder
 
-_HOST = 2e-5  # seconds a host step costs beside its work
+_HOST = 2e-5  # seconds that a host step costs besides its work
 # Elements of open extents, as pixels of a batch, from which inputs are large: half way from one picture of 96 x 96 to
-# one of 640 x 480. ResNet-18 planned for either took up to 2.9 times as long as need be for the other, by estimates; a
-# quarter longer at worst where plans for small and for large inputs are two.
+# one of 640 x 480. ResNet-18 planned for either took up to 2.9 times as long as necessary for the other, by
+# estimates; at worst a quarter longer with one plan for small and one for large inputs.
 _LARGE = 1 << 16
-_MUCH = 0.3  # of a model's seconds by estimates
+_MUCH = 0.3  # share of a model's estimated seconds
 
 BY_COST = "cost model"
-_CLOSE = 2.0  # times the cheapest: the cost model is not that wrong
+_CLOSE = 2.0  # times the cheapest: the cost model errs less than that
 _RIVALS = 3
 
 
 Estimates = tuple[tuple[str, float], ...]
-"""Names of lowerings and the seconds that the cost model gives them."""
+"""Names of lowerings and the cost model's seconds for them."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A graph with a lowering per node (None: a host step). Layouts give lanes; halos come with the memory plan.
+    """Graph with a lowering per node (None: a host step). Layouts give lanes; halos come with the memory plan.
 
-    Per node, where there was a choice: `reasons` why this lowering, `rivals` the other algorithms with their estimates.
+    Per node, where there was a choice: `reasons` why this lowering, `rivals` the other algorithms with their
+    estimates.
     """
 
     graph: Graph
@@ -55,18 +56,19 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Rival:
-    """A lowering that may be the best for a node, and the seconds of conversions that it brings along."""
+    """Lowering that may be the best for a node, and the seconds of the conversions that it needs."""
 
     option: Lowering
     conversions: float
 
 
-# Picks one of several rivals, the first being the cost model's choice, and says why; None leaves it to the cost model.
+# Function that picks one of several rivals, the first being the cost model's choice, with a reason; None leaves the
+# choice to the cost model.
 Decide = Callable[[Node, Sequence[TensorType | None], Sequence[Rival]], tuple[int, str] | None]
 
 
 def _others(best: Lowering, ranked: Sequence[Lowering]) -> Estimates:
-    """The first rivals of the best."""
+    """Return the first rivals of the best."""
     others: dict[str, float] = {}
     for option in ranked:
         if option.name != best.name and option.alias is None:
@@ -75,13 +77,13 @@ def _others(best: Lowering, ranked: Sequence[Lowering]) -> Estimates:
 
 
 def _estimates(best: Lowering, others: Estimates) -> str:
-    """The estimate of the best and of its rivals; empty where there are none."""
+    """Return the text of the estimates of the best and its rivals; empty where there are none."""
     rivals = ", ".join(f"{shown_seconds(seconds)} {name}" for name, seconds in others)
     return f"{BY_COST}: {shown_seconds(best.seconds)} against {rivals}" if others else ""
 
 
 def shown_seconds(seconds: float) -> str:
-    """As reasons show times."""
+    """Return the text of a time in reasons."""
     seconds = plain(seconds)
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} us"
 
@@ -90,12 +92,12 @@ def schedule(
     graph: Graph, target: Target, decide: Decide | None = None, trace: Trace | None = None
 ) -> Schedule:
     """Pick lowerings and layouts for a specialised graph; `decide` may overrule the cost model between close rivals.
-    With a `trace`, of the questions that candidates ask of sizes only those of the chosen ones count."""
+    With a `trace`, only the questions about sizes that the chosen candidates ask count."""
     return _Scheduler(graph, target, decide, trace).run()
 
 
 def _type_key(type: TensorType | None) -> Hashable:
-    """Equal for types that are equal for all sizes, with the same content if it is known."""
+    """Return a key that is equal for types that are equal for all sizes, with the same content if it is known."""
     if type is None:
         return None
     extents = [extent.terms if isinstance(extent, Size) else extent for extent in type.shape]
@@ -143,7 +145,7 @@ class _Scheduler:
         return Schedule(graph, tuple(self.lowerings), tuple(self.reasons), tuple(self.rivals))
 
     def _ask_how_large(self) -> None:
-        """Where extents are open, what was chosen holds for inputs on this side of a size, if much depends on it."""
+        """Restrict the choices to inputs on this side of a size where extents are open, if much depends on it."""
         chosen = [option for option in self.lowerings if option is not None]
         by_size = sum(plain(option.seconds) for option in chosen if option.by_size)
         if by_size <= _MUCH * sum(plain(option.seconds) for option in chosen):
@@ -156,13 +158,14 @@ class _Scheduler:
     # ---- candidates and their cost ----------------------------------------------------------------------------
 
     def _candidates(self, node: Node) -> list[Lowering]:
-        """The lowerings of a node: those of an earlier one with an equal operator and equal types, if there is one."""
+        """Return the lowerings of a node: those of an earlier one with an equal operator and equal types, if there is
+        one."""
         types = self.graph.input_types(node)
         objects = (id(node.op), *map(id, types))
-        found = self.of_objects.get(objects)
-        if found is None:
-            found = self.of_objects[objects] = self._of_equals(node, types), types  # whose ids stay theirs
-        return found[0]
+        entry = self.of_objects.get(objects)
+        if entry is None:
+            entry = self.of_objects[objects] = self._of_equals(node, types), types  # whose ids stay theirs
+        return entry[0]
 
     def _of_equals(self, node: Node, types: Sequence[TensorType | None]) -> list[Lowering]:
         key = (node.op, *map(_type_key, types))
@@ -177,7 +180,7 @@ class _Scheduler:
         return options
 
     def _apart(self, options: Iterator[Lowering]) -> Iterator[Lowering]:
-        """The options; what they ask of sizes is kept apart."""
+        """Return the options; their questions about sizes are kept apart."""
         if self.trace is None:
             yield from options
             return
@@ -191,7 +194,8 @@ class _Scheduler:
         yield from made
 
     def _choose(self, node: Node, options: Sequence[Lowering]) -> tuple[Lowering | None, str, Estimates]:
-        """The cheapest option, or the one that `decide` picks among those that cost little more; why, and rivals."""
+        """Return the cheapest option, or the one that `decide` picks among those that cost little more; the reason,
+        and rivals."""
         if not options:
             return None, "", ()
         ranked = sorted(((self._total(node, option), index) for index, option in enumerate(options)))
@@ -215,7 +219,7 @@ class _Scheduler:
         return chosen, decided[1], _others(chosen, by_cost)
 
     def _is_pinned(self, node: Node) -> bool:
-        """Whether the algorithm is said, however far it is from the best."""
+        """Whether the caller named the algorithm, however far it is from the best."""
         return node.title in getattr(self.decide, "pins", ())
 
     def _total(self, node: Node, option: Lowering) -> float:
@@ -229,14 +233,14 @@ class _Scheduler:
         return seconds
 
     def _conversion(self, name: str, lanes: int) -> float:
-        """Seconds to get a value into a layout."""
+        """Return the seconds to convert a value into a layout."""
         have = self.layouts.get(name, PLAIN).lanes
         if have == lanes or (name, lanes) in self.converted:
             return 0.0
         return _conversion_seconds(self._type(name), have, lanes)
 
     def _wish(self, name: str, lanes: int) -> float:
-        """Seconds of conversions that users of a value would need if it lay in this layout."""
+        """Return the seconds of conversions that users of a value would need if it had this layout."""
         type, seconds = self._type(name), 0.0
         wanted: set[int] = set()
         for index, position in self.users.get(name, ()):
@@ -250,7 +254,7 @@ class _Scheduler:
         return seconds
 
     def _accepted(self, index: int, position: int) -> set[int]:
-        """The lanes that a node's candidates take an input in."""
+        """Return the lanes in which a node's candidates take an input."""
         found = self.accepted.get((index, position))
         if found is None:
             layouts = [option.inputs[position] for option in self.candidates[index]]
@@ -285,7 +289,7 @@ class _Scheduler:
             self._append(node, option, reason, rivals)
 
     def _commit_parts(self, node: Node, option: Lowering) -> None:
-        """Outputs of the graph cannot lie in another value's memory: they get a copy of their part."""
+        """Copy parts that are outputs of the graph: these cannot lie in another value's memory."""
         parts = tuple(f"{name}@part" if name in self.fixed else name for name in node.outputs)
         for part, name in zip(parts, node.outputs, strict=True):
             if name:
@@ -304,7 +308,7 @@ class _Scheduler:
         self.rivals.append(rivals)
 
     def _in_layout(self, name: str, lanes: int) -> str:
-        """The value's name in a layout, converting it once if need be."""
+        """Return the value's name in a layout, converting it once if need be."""
         have = self.layouts.get(name, PLAIN).lanes
         if have == lanes:
             return name
@@ -345,7 +349,8 @@ class _Scheduler:
         self._append(Node(op, (name,), (fresh,), label=""), option)
 
     def _concat_child(self, name: str) -> str:
-        """A value that may be written straight into a concat's memory: the value itself, once, or a copy of it."""
+        """Return a value that may be written straight into a concat's memory: the value itself, once, or a copy of
+        it."""
         if name in self.fixed or name in self.concat_children or name in self.parts:
             fresh = f"{name}.copy{len(self.nodes)}"
             lanes = self.layouts.get(name, PLAIN).lanes
@@ -355,7 +360,7 @@ class _Scheduler:
         return name
 
     def _rename_outputs(self, converted: tuple[str, ...]) -> None:
-        """Outputs keep their names: what was blocked under the name gets another."""
+        """Keep the names of outputs: a blocked value that has such a name gets another."""
         names = {
             old: f"{old}@blocked"
             for old, new in zip(self.graph.outputs, converted, strict=True)
@@ -375,7 +380,7 @@ class _Scheduler:
 
 
 def _is_free(type: TensorType, lanes: int) -> bool:
-    """Blocked and plain memory are the same when there is one pixel and no ragged block."""
+    """Whether blocked and plain memory are the same: one pixel and no ragged block."""
     if type.rank < 2 or any(map(is_size, type.shape[1:])):
         return False
     return type.shape[1] % lanes == 0 and math.prod(type.shape[2:]) == 1
@@ -385,6 +390,6 @@ def _conversion_seconds(type: TensorType, have: int, lanes: int) -> float:
     if have == lanes or _is_free(type, max(have, lanes)):
         return 0.0
     channels, wide = plain(type.shape[1]), max(have, lanes)
-    # the blocked side has lanes without a channel too
+    # The blocked side has lanes without a channel too.
     filled = -(-channels // wide) * wide / max(channels, 1)
     return conversion_seconds(plain(type.nbytes) * (1 + filled))

@@ -1,4 +1,4 @@
-"""From steps whose numbers are formulas to a template: the program of every set of sizes of a class."""
+"""Templates from steps whose numbers are formulas: the program of every set of sizes of a class."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from cenote.runtime.template import (
 
 
 class _Numbers:
-    """The vector of a template's numbers."""
+    """Vector of a template's numbers."""
 
     def __init__(self) -> None:
         self.base: list[int] = []
         self.positions: list[int] = []
-        self.values: list[Any] = []  # of the positions, as formulas
+        self.values: list[Any] = []  # formulas of the positions
 
     def add(self, number: Any) -> int:
-        """Append a number; where it lies."""
+        """Append a number; return its position."""
         if is_size(number):
             self.positions.append(len(self.base))
             self.values.append(number)
@@ -47,7 +47,7 @@ class _Numbers:
         return len(self.base) - 1
 
     def section(self, numbers: Sequence[Any]) -> int:
-        """Append some; where they begin."""
+        """Append some numbers; return the position of the first."""
         first = len(self.base)
         for number in numbers:
             self.add(number)
@@ -56,9 +56,8 @@ class _Numbers:
 
 @dataclass(frozen=True)
 class Assembled:
-    """What a program is put together from: steps in order, where threads meet, types, memory and weights. `tables` are
-    the formulas of arrays that come after the constants. `alone`: whether there is too little work for threads, a
-    whole number."""
+    """Parts of a program: steps in order, barriers, types, memory and weights. `tables` are the formulas of arrays
+    that come after the constants. `alone`: whether there is too little work for threads, a whole number."""
 
     steps: Sequence[PendingStep]
     barriers: Sequence[bool]
@@ -71,24 +70,24 @@ class Assembled:
 
 
 def lifetimes(steps: Sequence[PendingStep], levels: Sequence[int]) -> dict[str, tuple[int, int]]:
-    """The first and the last level of the steps that touch each buffer, by its root."""
-    found: dict[str, tuple[int, int]] = {}
+    """Return the first and the last level of the steps that touch each buffer, by its root."""
+    spans: dict[str, tuple[int, int]] = {}
     before: tuple[PendingStep, int] | None = None
     for step, level in zip(steps, levels, strict=True):
         if before is not None and touch_the_same(before[0], step) and before[1] == level:
             continue
         before = step, level
         for extent in (*step.reads, *step.writes):
-            first, last = found.get(extent.root, (level, level))
-            found[extent.root] = min(first, level), max(last, level)
-    return found
+            first, last = spans.get(extent.root, (level, level))
+            spans[extent.root] = min(first, level), max(last, level)
+    return spans
 
 
 def make_template(
     parts: Assembled, launcher: Launcher, trace: Trace, threads: int, shown: Iterable[Any]
 ) -> tuple[Template, dict[str, int]]:
-    """The template of steps whose numbers come from a trace, and where among the numbers of its description those
-    `shown` lie, by their formulas."""
+    """Return the template of steps whose numbers come from a trace, and the positions of those `shown` among the
+    numbers of its description, by their formulas."""
     numbers = _Numbers()
     places: dict[Memory, list[int]] = {}
     kernels: list[tuple[int, int]] = []
@@ -169,5 +168,5 @@ def _host(step: HostStep, numbers: _Numbers, constants: int) -> HostTemplate:
 
 
 def with_positions(text: str, positions: Mapping[str, int]) -> str:
-    """A text in which formulas stand in double braces, with their positions among a description's numbers instead."""
+    """Replace the formulas in double braces in a text by their positions among a description's numbers."""
     return re.sub(r"\{\{(.+?)\}\}", lambda found: f"{{{{{positions[found[1]]}}}}}", text)

@@ -1,10 +1,10 @@
-"""Which of several algorithms is fastest for a layer, measured on this machine.
+"""Tuning: which of several algorithms is fastest for a layer, measured on this machine.
 
 The cost model compares algorithms by operations and bytes. Where several come within a factor of two of each other, a
-`Tuner` runs each on synthetic data, alone on one thread, and keeps the seconds in the cache under the layer's operator
-and types, the target and the generator's version. From then on every process decides the same: the smallest sum of the
-measured seconds and the conversions around the layer. The number of threads takes no part, so that a model's bits
-do not depend on it.
+`Tuner` runs each on synthetic data, alone on one thread, and keeps the seconds in the cache under the layer's
+operator and types, the target and the generator's version. From then on every process decides the same: the smallest
+sum of the measured seconds and the conversions around the layer. The number of threads takes no part, so that a
+model's bits do not depend on it.
 """
 
 from __future__ import annotations
@@ -34,18 +34,21 @@ OFF, _, FULL = TUNINGS
 Types = Sequence[TensorType | None]
 Measure = Callable[[Node, Types, Sequence[Lowering]], list[float]]
 
-# seconds by the cost model below which the clock tells little and nothing is to gain
+# Seconds by the cost model below which a measurement is too coarse and there is nothing to gain.
 _WORTH_MEASURING = 20e-6
 _MOST_BYTES = 256 << 20  # inputs and weights of a layer that is measured
-# operations per byte of weights: below, a model waits for memory, which a trial finds in the cache
+# Operations per byte of weights: below, a model waits for memory, which a trial finds in the cache.
 _LEAST_REUSE = 4.0
-_GAIN = 0.97  # of the time of the cost model's choice: what another must come down to, so that noise decides nothing
+_GAIN = (
+    0.97  # time relative to the cost model's choice that another must reach, so that noise decides nothing
+)
 _ROUNDS = 7
 _LONGEST = 0.3  # seconds for all rounds of a layer, but one round at least
 
 
 def measure(node: Node, types: Types, options: Sequence[Lowering]) -> list[float]:
-    """Seconds of each option: the least of several runs, in turns so that a disturbance meets all of them."""
+    """Return the seconds of each option: the least of several runs, in turns so that a disturbance affects all of
+    them."""
     runs = [trial(node, types, option) for option in options]
     for run in runs:
         run()  # first touch, cold caches
@@ -62,14 +65,14 @@ def measure(node: Node, types: Types, options: Sequence[Lowering]) -> list[float
 
 
 def trial(node: Node, types: Types, option: Lowering, threads: int = 1) -> Callable[[], object]:
-    """A program of this one step, over memory of its own; calling it runs it."""
+    """Return a program of this one step, over memory of its own; calling it runs it."""
     graph = _alone(node, types, option)
     plan = assemble(lambda: Schedule(graph, (option,)), threads)
     return partial(plan.program.run, [_content(plan, declared) for declared in graph.inputs])
 
 
 def _alone(node: Node, types: Types, option: Lowering) -> Graph:
-    """The node as a graph. Its inputs lie as the option wants them; its outputs are values of the arena."""
+    """Return the node as a graph. Its inputs have the option's layouts; its outputs are values of the arena."""
     inputs, constants, known, layouts = {}, {}, {}, {}
     for name, type, layout in zip(node.inputs, types, option.inputs, strict=True):
         if not name or type is None:
@@ -87,7 +90,7 @@ def _alone(node: Node, types: Types, option: Lowering) -> Graph:
 
 
 def _content(plan: Plan, declared: Declared) -> Array:
-    """Memory for an input in its layout: small numbers, for zeros and denormals take other times."""
+    """Return memory for an input in its layout: small numbers, for zeros and denormals take other times."""
     nbytes = plan.memory.buffer_of[declared.name].nbytes
     block = aligned_bytes(-(-nbytes // 64) * 64, "an input of a layer that is measured")
     if declared.dtype == np.float32:
@@ -96,7 +99,7 @@ def _content(plan: Plan, declared: Declared) -> Array:
 
 
 class Pinned:
-    """Decides for nodes whose algorithm is said (`pins`: its name by the node's); `otherwise` for the others."""
+    """Decision for nodes with a named algorithm (`pins`: its name by the node's); `otherwise` for the others."""
 
     def __init__(self, pins: Mapping[str, str], otherwise: Decide) -> None:
         self.pins, self.otherwise = pins, otherwise
@@ -114,17 +117,17 @@ class Pinned:
 
 
 class Tuner:
-    """Decides by measured seconds; give it to `schedule` as `decide`.
+    """Decision by measured seconds; pass it to `schedule` as `decide`.
 
-    "cached" uses what the cache holds; "full" measures what it does not. Where nothing is known, the cost model rules.
+    "cached" uses the measurements in the cache; "full" adds missing ones. Without any, the cost model decides.
     """
 
     def __init__(self, mode: str, measure: Measure = measure) -> None:
         self.mode, self.measure = mode, measure
-        self.known: dict[str, dict[str, float]] = {}  # without a cache, what this process measured
+        self.known: dict[str, dict[str, float]] = {}  # measurements of this process, where there is no cache
 
     def __call__(self, node: Node, types: Types, rivals: Sequence[Rival]) -> tuple[int, str] | None:
-        """The index of the best rival and what was measured, or None."""
+        """Return the index of the best rival and the measured times, or None."""
         if (
             self.mode == OFF
             or plain(rivals[0].option.seconds) < _WORTH_MEASURING
@@ -147,7 +150,7 @@ class Tuner:
     def _record(
         self, node: Node, types: Types, rivals: Sequence[Rival], labels: Sequence[str]
     ) -> dict[str, float]:
-        """Seconds by label."""
+        """Return the seconds by label."""
         name = record_name(node, types)
         record = self.known.get(name)
         if record is None:
@@ -161,10 +164,10 @@ class Tuner:
         try:
             seconds = self.measure(node, types, [rival.option for rival in rivals])
         except CenoteError:
-            return record  # no memory for it, say: the cost model will do
+            return record  # no memory for it, for example: the cost model decides
         record.update(zip(labels, seconds, strict=True))
         cache.write_text(name, json.dumps(record))
-        cache.write_text(cache.TUNED, f"{time.time_ns()} {name}")  # plans chosen by older figures are stale
+        cache.write_text(cache.TUNED, f"{time.time_ns()} {name}")  # makes plans chosen by older figures stale
         return record
 
 
@@ -174,13 +177,13 @@ def _waits_for_memory(node: Node, types: Types) -> bool:
 
 
 def label(option: Lowering) -> str:
-    """A lowering's name and the layouts that it works on."""
+    """Return a lowering's name with the layouts of its operands."""
     read = ",".join("-" if layout is None else str(Layout(layout.lanes)) for layout in option.inputs)
     return f"{option.name} {read} -> {','.join(str(Layout(layout.lanes)) for layout in option.outputs)}"
 
 
 def record_name(node: Node, types: Types) -> str:
-    """The name in the cache of what is known about a layer: operator, its inputs' types, processor and generator."""
+    """Return the name in the cache of a layer's measurements: operator, its inputs' types, processor and generator."""
     inputs = ",".join("-" if type is None else f"{type}{'=' * (type.value is not None)}" for type in types)
     target = jit.host_target()
     return f"tune-{cache.key(f'{node.op!r} {inputs} {target!r} {processor()}', target)}.json"

@@ -1,4 +1,4 @@
-"""What the steps of a node do: operations, those that are really executed, bytes that must be moved at least once."""
+"""Work of the steps of a node: operations, those that are really executed, bytes that must be moved at least once."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from cenote.kernels.base import Call, Packed, View
 from cenote.ops.base import Op
 from cenote.runtime.steps import Slot
 
-_NARROW = ("float16", "bfloat16")  # stored so; computed in float32
+_NARROW = ("float16", "bfloat16")  # types in memory; such values are computed in float32
 
 
 Place = tuple[str, int, int]
 
 
 def place_of(slot: Slot) -> Place:
-    """What tells operands apart: of a weight that a call takes as it lies, also where in it."""
+    """Return a key that distinguishes operands: of a weight that a call takes as it lies, also its place in it."""
     return slot.kind, slot.index, 0 if slot.is_operand else plain(slot.offset)
 
 
 class Bytes(dict[Place, int]):
-    """Bytes of the operands of a node, halo and junk lanes left out, by where they lie."""
+    """Bytes of the operands of a node, by their places, without halo and junk lanes."""
 
     def add(self, slot: Slot, nbytes: int) -> None:
-        """A tensor: what a node takes twice under two names counts twice."""
+        """Add a tensor: one that a node takes twice under two names counts twice."""
         place = place_of(slot)
         self[place] = self.get(place, 0) + nbytes
 
@@ -43,9 +43,10 @@ def works_of(
     outputs: Bytes,
     temporaries: Bytes,
 ) -> list[Work]:
-    """Of the calls of a node with inputs of `types` and outputs of those `made`. Several calls share its operations as
-    they share those that are executed; where none says how many these are, as they share the bytes (of two calls that
-    add up a map, the second has only the sums of the parts)."""
+    """Return the work of the calls of a node with inputs of `types` and outputs of the types `made`. Several calls
+    share its operations in the ratio of those that are executed; where no call says how many these are, in the ratio
+    of the bytes (of two calls that add up a map, the second has only the sums of the parts).
+    """
     total = op.operations(tuple(made), *(op.arranged(types) if op.operands else types))
     dtype = dtype_name(made[0].dtype)
     moved = _moved(calls, inputs, outputs, temporaries)
@@ -62,8 +63,8 @@ def works_of(
 
 
 def _moved(calls: Sequence[Call], inputs: Bytes, outputs: Bytes, temporaries: Bytes) -> list[tuple[int, int]]:
-    """Bytes that each call reads and writes at least. Several calls share what they write; a temporary is written by
-    the first that has it and read by those after."""
+    """Return the bytes that each call reads and writes at least. Several calls share what they write; a temporary is
+    written by the first that has it and read by those after."""
     touched = [
         dict.fromkeys(place_of(x.slot) for x in call.arguments if isinstance(x, View)) for call in calls
     ]

@@ -1,7 +1,7 @@
-"""A choice between two bodies of nodes whose condition the file does not settle (ONNX's If).
+"""Choice between two bodies of nodes whose condition the file leaves open (ONNX's If).
 
-`passes/specialize` puts the chosen body in place of the node once the condition is known: from the inputs' shapes, or,
-where it depends on data, from what the stage before computed.
+`passes/specialize` puts the chosen body in place of the node once the condition is known: from the inputs' shapes,
+or, where it depends on data, from the results of the stage before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from cenote.ops.base import Arrays, Op, ShapeFromData, Types
 
 @dataclass(frozen=True)
 class Branch(Op):
-    """The nodes of `then` where the condition (the first input, one bool) holds, else those of `otherwise`.
+    """Operator that runs the nodes of `then` where the condition (the first input, one bool) holds, else those of
+    `otherwise`.
 
     The other inputs are `reads`: all that either body takes from outside. Both make the values `makes`, the node's
     outputs, under these very names; no other name is made in both.
@@ -36,7 +37,7 @@ class Branch(Op):
         return self.name
 
     def chosen(self, condition: Array) -> tuple[Node, ...]:
-        """The body to run. Raises DTypeError or ShapeError for what is no condition."""
+        """Return the body to run. Raises DTypeError or ShapeError for a value that is no condition."""
         if condition.dtype != np.bool_:
             raise DTypeError(f"if: the condition must be bool, got {condition.dtype}")
         if condition.size != 1:
@@ -59,7 +60,7 @@ class Branch(Op):
 
 @dataclass(frozen=True)
 class Refused(Op):
-    """Stands for a branch that cannot be run: an error when it is taken, nothing otherwise."""
+    """Placeholder for a branch that cannot be run: an error when it is taken, nothing otherwise."""
 
     name: ClassVar[str] = "unsupported"
     reason: str
@@ -72,16 +73,16 @@ class Refused(Op):
 
 
 def refusal(error: UnsupportedError, makes: tuple[str, ...], label: str) -> Node:
-    """The node of a branch that cannot be run, and why."""
+    """Return the node of a branch that cannot be run, with the reason."""
     return Node(Refused(f"this branch was taken, but {error}"), (), makes, label)
 
 
 def branch_node(
     condition: str, makes: tuple[str, ...], then: tuple[Node, ...], otherwise: tuple[Node, ...], label: str
 ) -> Node:
-    """The node of a choice, which reads the condition and what either body takes from outside."""
+    """Return the node of a choice, which reads the condition and all that either body takes from outside."""
     reads = dict[str, None]()
     for body in (then, otherwise):
-        made = {name for node in body for name in node.outputs}
-        reads.update((name, None) for node in body for name in node.inputs if name and name not in made)
+        own = {name for node in body for name in node.outputs}
+        reads.update((name, None) for node in body for name in node.inputs if name and name not in own)
     return Node(Branch(tuple(reads), makes, then, otherwise), (condition, *reads), makes, label)

@@ -1,6 +1,6 @@
-"""Where a graph is cut because shapes depend on content: what the host does there, and what the rest is then told.
+"""Cut of a graph where shapes depend on content: the host's part, and the facts that the rest is compiled for.
 
-What follows a cut is typed, and compiled, by what was found there: extents that an operator left open (how many boxes
+The part after a cut is typed, and compiled, by the findings there: extents that an operator left open (how many boxes
 were kept) and contents that decide shapes (a Reshape's target). A `Finding` holds both, as a pattern that is the same
 for most runs, and numbers that differ; plans are made for a pattern, with the numbers unknown.
 """
@@ -22,23 +22,26 @@ from cenote.graph.graph import Node
 from cenote.graph.interpreter import run_node
 from cenote.ops.base import OpenShape
 
-FOLLOWS, OPEN = -2, -1  # extents in a pattern: known from the inputs' types, and a number of the finding
-_MOST_NUMBERS = 64  # of a content, beyond which all of it is part of the pattern
-_LARGEST = 1 << 20  # of a number
+FOLLOWS, OPEN = (
+    -2,
+    -1,
+)  # extents in a pattern: one that the inputs' types give, and one that is a number of the finding
+_MOST_NUMBERS = 64  # most numbers of a content; a longer one is part of the pattern as a whole
+_LARGEST = 1 << 20  # largest number that counts as a size
 
 Pattern = tuple[tuple[Any, ...], ...]
 
 
 class Finding(NamedTuple):
-    """What was found at a cut. `pattern`: per value that is not given by the inputs' types alone its dtype and
-    extents, or, of a content, dtype, shape and elements; OPEN or () stands for the next of `numbers`, at least 1."""
+    """Findings at a cut. `pattern`: per value that is not given by the inputs' types alone its dtype and extents, or,
+    of a content, dtype, shape and elements; OPEN or () stands for the next of `numbers`, at least 1."""
 
     pattern: Pattern
     numbers: tuple[int, ...]
 
 
 def count_of(pattern: Pattern) -> int:
-    """How many numbers belong to a pattern."""
+    """Return how many numbers belong to a pattern."""
     return sum(
         entry[1].count(OPEN) if len(entry) == 2 else sum(element == () for element in entry[2])
         for entry in pattern
@@ -47,9 +50,11 @@ def count_of(pattern: Pattern) -> int:
 
 @dataclass(frozen=True)
 class Cut:
-    """`host` nodes run on the host; `constants` are those that they read. `takes` are the values that the rest is
-    given: inputs of the graph, values that the part before made (`made`, in order), and outputs of host nodes. Of
-    `contents` it is told the content. `ends`: nothing follows, the host makes what is still wanted."""
+    """Cut of a graph. `host` nodes run on the host; `constants` are those that they read. `takes` are the values that
+    the rest gets: inputs of the graph, values that the part before made (`made`, in order), and outputs of host
+    nodes. The rest is compiled for the content of those in `contents`. `ends`: nothing follows, the host makes the
+    remaining outputs.
+    """
 
     host: tuple[Node, ...]
     constants: Mapping[str, Array]
@@ -64,8 +69,8 @@ class Cut:
         prepared: Callable[[Node], Node] = lambda node: node,
         threads: int | None = None,
     ) -> dict[str, Array]:
-        """The values, and those that the host nodes make: by their references, or by kernels on so many threads.
-        `prepared` gives what to run for a node."""
+        """Return the values, and those that the host nodes make: by their references, or by kernels on so many
+        threads. `prepared` gives the node to run for a node."""
         known = {**self.constants, **values}
         for node in self.host:
             given = [known[name] if name else None for name in node.inputs]
@@ -74,7 +79,7 @@ class Cut:
         return known
 
     def finding(self, values: Mapping[str, Array]) -> Finding:
-        """What the rest is told of these values."""
+        """Return the finding for which the rest is compiled, from these values."""
         shapes = self.open_shapes({name: TensorType(x.dtype, x.shape) for name, x in values.items()})
         pattern: list[tuple[Any, ...]] = []
         numbers: list[int] = []
@@ -86,8 +91,8 @@ class Cut:
         return Finding(tuple(pattern), tuple(numbers))
 
     def types(self, known: Mapping[str, TensorType], found: Finding) -> dict[str, TensorType]:
-        """The types of what the rest takes, with the contents that it is told. `known`: those of what the host reads
-        and of what is no output of it; numbers of the finding may be Sizes."""
+        """Return the types of the values that the rest takes, with the contents of the finding. `known`: types of the
+        host's inputs and of values that are no output of it; numbers of the finding may be Sizes."""
         shapes, numbers = self.open_shapes(known), iter(found.numbers)
         entries, types = iter(found.pattern), {}
         for name in self.takes:
@@ -101,7 +106,7 @@ class Cut:
         return types
 
     def open_shapes(self, known: Mapping[str, TensorType]) -> dict[str, OpenShape | None]:
-        """The shapes of what host nodes make, as far as types tell."""
+        """Return the shapes of the values that host nodes make, as far as types determine them."""
         constants = {name: TensorType.known(array) for name, array in self.constants.items()}
         found: dict[str, OpenShape | None] = {}
         for node in self.host:
@@ -116,7 +121,7 @@ class Cut:
 
 
 def _extents(array: Array, known: OpenShape | None, numbers: list[int]) -> tuple[Any, ...]:
-    """The entry of an array that the host made. An extent of 0 is part of the pattern."""
+    """Return the entry of an array that the host made. An extent of 0 is part of the pattern."""
     extents = []
     for axis, extent in enumerate(array.shape):
         if known is not None and known[axis] is not None:
@@ -132,7 +137,7 @@ def _extents(array: Array, known: OpenShape | None, numbers: list[int]) -> tuple
 def _whole(
     name: str, extents: Sequence[int], known: OpenShape | None, numbers: Iterator[int]
 ) -> tuple[int, ...]:
-    """The shape of an entry."""
+    """Return the shape of an entry."""
     shape = []
     for axis, extent in enumerate(extents):
         follows = known[axis] if known is not None and len(known) == len(extents) else None
@@ -146,7 +151,7 @@ def _whole(
 
 
 def _content(array: Array, numbers: list[int]) -> tuple[Any, ...]:
-    """The entry of a content: whole numbers from 1 on count as sizes, others belong to the pattern."""
+    """Return the entry of a content: whole numbers from 1 on count as sizes, others belong to the pattern."""
     if array.dtype.kind not in "iu" or array.size > _MOST_NUMBERS:
         return array.dtype.name, array.shape, np.ascontiguousarray(array).tobytes().hex()
     items = array.reshape(-1).tolist()
@@ -157,7 +162,7 @@ def _content(array: Array, numbers: list[int]) -> tuple[Any, ...]:
 
 
 def _told(entry: tuple[Any, ...], numbers: Iterator[int]) -> Array:
-    """The content of an entry."""
+    """Return the content of an entry."""
     dtype, shape, elements = dtype_named(entry[0]), tuple(entry[1]), entry[2]
     if isinstance(elements, str):
         content: Array = np.frombuffer(bytes.fromhex(elements), dtype).reshape(shape)

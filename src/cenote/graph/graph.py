@@ -1,4 +1,4 @@
-"""The graph: named values, nodes that hold an operator. Immutable; a pass returns a new one.
+"""Graph: named values, and nodes that hold an operator. Immutable; a pass returns a new one.
 
 A graph prints with one line per node, the same for equal graphs, so that tests can compare them:
 
@@ -23,7 +23,7 @@ from typing import Any
 from cenote.core.types import Array, Declared, Layout, TensorType, short_name
 from cenote.ops.base import Op
 
-SHOWN = 8  # elements: larger constants print without their content
+SHOWN = 8  # most elements of a constant that prints with its content
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Node:
 
     @property
     def title(self) -> str:
-        """How plans name the node: the name in its file, else its first output."""
+        """Name of the node in plans: its name in the file, else its first output."""
         return self.label or self.outputs[0]
 
     @property
     def where(self) -> str:
-        """How errors name the node."""
+        """Name of the node in errors."""
         return (
             f"node '{self.label}' ({self.op.name})"
             if self.label
@@ -74,11 +74,11 @@ class Graph:
         return print_graph(self)
 
     def replace(self, **changes: Any) -> Graph:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)
 
     def type_of(self, name: str) -> TensorType | None:
-        """Type of a value; None for "" (an absent input). Constants carry their content."""
+        """Return the type of a value; None for "" (an absent input). Constants carry their content."""
         if not name:
             return None
         content, type = self.constants.get(name), self.types.get(name)
@@ -90,11 +90,11 @@ class Graph:
         return tuple([self.type_of(name) for name in node.inputs])
 
     def producers(self) -> dict[str, Node]:
-        """Which node makes each value."""
+        """Return the node that makes each value."""
         return {name: node for node in self.nodes for name in node.outputs if name}
 
     def users(self) -> dict[str, list[Node]]:
-        """Which nodes read each value, once per node, in order."""
+        """Return the nodes that read each value, once per node, in order."""
         users: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in dict.fromkeys(node.inputs):
@@ -103,7 +103,7 @@ class Graph:
         return users
 
     def values(self) -> Iterator[str]:
-        """Every value: inputs, constants, node outputs."""
+        """Yield every value: inputs, constants, node outputs."""
         yield from (declared.name for declared in self.inputs)
         yield from self.constants
         for node in self.nodes:
@@ -111,7 +111,7 @@ class Graph:
 
 
 class OwnedGraph:
-    """Passes a graph on so that the giver keeps no reference to it.
+    """Handover of a graph, after which the giver keeps no reference to it.
 
     A caller's arguments live until the call returns; through a handover, weights die as soon as they are repacked, and
     loading a model never holds them twice.
@@ -121,14 +121,14 @@ class OwnedGraph:
         self._graph: Graph | None = graph
 
     def take(self) -> Graph:
-        """The graph, once."""
+        """Return the graph, once."""
         graph, self._graph = self._graph, None
         assert graph is not None, "the graph was already taken"
         return graph
 
 
 def print_graph(graph: Graph, labels: bool = False) -> str:
-    """The graph as text; with `labels`, each node's name in its file as a comment."""
+    """Return the graph as text; with `labels`, each node's name in its file as a comment."""
     inputs = ", ".join(_declared(graph, declared) for declared in graph.inputs)
     lines = [f"graph {graph.name}({inputs}) {{"]
     lines += [f"  {_constant(name, value)}" for name, value in graph.constants.items()]
@@ -142,7 +142,7 @@ def _values(names: tuple[str, ...]) -> str:
 
 
 def _declared(graph: Graph, declared: Declared) -> str:
-    """An input: its concrete type when known, else what the model declares."""
+    """Return the text of an input: its concrete type when known, else the declaration of the model."""
     if declared.name in graph.types:
         return f"%{declared.name}: {_typed(graph, declared.name)}"
     if declared.shape is None:
@@ -172,6 +172,6 @@ def _node(graph: Graph, node: Node, labels: bool) -> str:
 
 
 def _types_of(graph: Graph, node: Node) -> Iterator[str]:
-    """Types of the outputs; nothing unless all are known."""
+    """Yield the types of the outputs; nothing unless all are known."""
     if all(not name or name in graph.types for name in node.outputs):
         yield from (_typed(graph, name) if name else "_" for name in node.outputs)

@@ -1,8 +1,8 @@
-"""The slow interpreter: walks a graph node by node with each operator's `infer` and `reference`.
+"""Slow interpreter: it walks a graph node by node with each operator's `infer` and `reference`.
 
-The oracle for whole graphs, and where folding and host nodes get their results. `infer_node` and `run_node`
-are the only places where an operator's own methods meet a graph, so errors get the node's name here, and only
-errors of Cenote come out.
+It is the oracle for whole graphs, and computes the results of folding and of host nodes. `infer_node` and `run_node`
+are the only places where an operator's own methods meet a graph, so errors get the node's name here, and only errors
+of Cenote come out.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from cenote.runtime.memory import available_bytes
 
 
 def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
-    """The types of a node's outputs; errors name the node.
+    """Return the types of a node's outputs; errors name the node.
 
-    Raises ValueNeeded and ShapeFromData as they come; CapacityError for a size no machine can address.
+    Raises ValueNeeded and ShapeFromData unchanged; CapacityError for a size no machine can address.
     """
     try:
         types = node.op.infer(*inputs)
@@ -45,33 +45,33 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
 
 
 class Inference:
-    """`infer_node` for many nodes: the same operator between the same types is asked once. Operators and types are told
-    apart as objects, so what many nodes share should be one. Content is never shared."""
+    """Cache of `infer_node` for many nodes: the same operator between the same types is inferred once. Operators and
+    types are compared by identity, so nodes alike should share them. Content is never shared."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], tuple[Types, object]] = {}
 
     def of(self, node: Node, inputs: Sequence[TensorType | None]) -> Types:
-        """The types of a node's outputs. Raises as `infer_node`."""
+        """Return the types of a node's outputs. Raises as `infer_node`."""
         key = (id(node.op), len(node.outputs), *map(id, inputs))
-        found = self._known.get(key)
-        if found is not None:
-            return found[0]
+        entry = self._known.get(key)
+        if entry is not None:
+            return entry[0]
         types = infer_node(node, inputs)
         if all(kind.value is None for kind in types):
-            self._known[key] = types, (node.op, inputs)  # whose ids stay theirs
+            self._known[key] = types, (node.op, inputs)  # kept, so that their ids stay unique
         return types
 
 
 def run_node(node: Node, inputs: Sequence[Array | None], threads: int | None = None) -> Arrays:
-    """A node's outputs by its reference, or with a number of threads by `Op.run_on_host`; errors name the node.
+    """Return a node's outputs by its reference, or with a number of threads by `Op.run_on_host`; errors name the
+    node.
 
-    Raises CapacityError when memory does not suffice, and ModelError when the result is not what `infer`
-    says.
+    Raises CapacityError when memory does not suffice, and ModelError when the result is not what `infer` says.
     """
     kinds = tuple(None if x is None else TensorType.known(x) for x in inputs)
     given = kinds
-    if type(node.op).open_shapes is not Op.open_shapes:  # told the content, `infer` would run the reference
+    if type(node.op).open_shapes is not Op.open_shapes:  # with the content, `infer` would run the reference
         given = tuple(None if x is None else TensorType(x.dtype, x.shape) for x in kinds)
     try:
         types: Types | None = infer_node(node, given)
@@ -141,13 +141,13 @@ def check_input_types(graph: Graph, types: Mapping[str, TensorType]) -> None:
 
 
 def _native(array: Array) -> Array:
-    """C-contiguous, of the machine's byte order; strings as Python objects."""
+    """Return the array C-contiguous, in the machine's byte order; strings as Python objects."""
     dtype = np.dtype(object) if array.dtype.kind in "UST" else array.dtype.newbyteorder("=")
     return np.ascontiguousarray(array, dtype).reshape(array.shape)
 
 
 def _compare(node: Node, outputs: Arrays, types: Types) -> None:
-    """A reference and its `infer` must agree; where they do not, the operator has a bug."""
+    """Check that a reference and its `infer` agree; where they do not, the operator has a bug."""
     for name, y, kind in zip(node.outputs, outputs, types, strict=False):
         if name and (y.shape != kind.shape or y.dtype != kind.dtype):
             raise ModelError(

@@ -1,7 +1,7 @@
 """Nodes that run nodes of their own many times: ONNX's Loop, Scan and SequenceMap.
 
-A `Body` is compiled like a model of its own when it first runs (`stage.py`), once for all iterations: sizes that change
-from one to the next are sizes of a class, as those of a model's inputs are. `reference` walks it node by node.
+A `Body` is compiled like a model of its own when it first runs (`stage.py`), once for all iterations: sizes that
+change from one to the next are sizes of a class, as those of a model's inputs are. `reference` walks it node by node.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from cenote.runtime.rounds import Feedback, Rounded
 
 
 class RunBody(Protocol):
-    """Outputs of a body for its formal inputs followed by what it captures."""
+    """Protocol of a body that runs: it returns its outputs for its formal inputs followed by its captured values."""
 
     def __call__(self, values: Sequence[Array]) -> Sequence[Array]: ...
 
     def rounds(self, values: Sequence[Array], feedback: Feedback, most: int) -> Rounded | None:
-        """Up to `most` rounds at once, one at least; None where that cannot be. Of what is walked `values` hold all."""
+        """Run up to `most` rounds at once, one at least; None where that is impossible. `values` hold walked arrays
+        as a whole."""
 
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """The nodes that a loop runs. `formals` are its inputs, `captured` the outer values that it reads besides;
-    `declared` is what the file says of each output, if anything."""
+    """Nodes that a loop runs. `formals` are its inputs, `captured` the outer values that it reads besides; `declared`
+    is the file's declaration of each output, if any."""
 
     name: str
     formals: tuple[str, ...]
@@ -44,7 +45,8 @@ class Body:
     declared: tuple[Declared | None, ...]
 
     def graph(self, values: Sequence[Array], known: Mapping[str, Array]) -> Graph:
-        """The body for inputs of the dtypes and ranks of these values; those that are `known` become constants."""
+        """Return the body for inputs of the dtypes and ranks of these values; those that are `known` become
+        constants."""
         inputs = tuple(
             Declared(name, value.dtype, (None,) * value.ndim)
             for name, value in zip((*self.formals, *self.captured), values, strict=True)
@@ -53,16 +55,16 @@ class Body:
         return Graph(inputs, self.outputs, self.nodes, {**self.constants, **known}, name=self.name)
 
     def __call__(self, values: Sequence[Array]) -> list[Array]:
-        """The outputs by references alone."""
+        """Return the outputs by references alone."""
         names = (*self.formals, *self.captured)
-        made = evaluate(self.graph(values, {}), dict(zip(names, values, strict=True)))
-        return [made[name] for name in self.outputs]
+        values_by_name = evaluate(self.graph(values, {}), dict(zip(names, values, strict=True)))
+        return [values_by_name[name] for name in self.outputs]
 
     def rounds(self, values: Sequence[Array], feedback: Feedback, most: int) -> None:
-        """References run one by one."""
+        """Return None: references run one by one."""
 
     def output_type(self, index: int, values: Sequence[Array]) -> TensorType:
-        """The type of an output where the body never ran: inferred, else as declared, with 0 for open sizes."""
+        """Return the type of an output where the body never ran: inferred, else as declared, with 0 for open sizes."""
         types = {name: TensorType.known(x) for name, x in self.constants.items()}
         names = (*self.formals, *self.captured)
         types.update((name, TensorType.of(x.dtype, x.shape)) for name, x in zip(names, values, strict=True))
@@ -98,11 +100,11 @@ class ControlFlow(Op):
         return self.run(inputs, self.body)
 
     def run(self, inputs: Sequence[Array | None], body: RunBody) -> Arrays:
-        """The outputs, by calling a body."""
+        """Return the outputs, by calling a body."""
         raise NotImplementedError(f"{type(self).__name__}.run")
 
     def fixed(self, inputs: Sequence[str], constants: Mapping[str, Array]) -> dict[str, Array]:
-        """The captured values that are constants, by the body's names; `inputs` are the node's."""
+        """Return the captured values that are constants, by the body's names; `inputs` are the node's."""
         outer = inputs[len(inputs) - len(self.body.captured) :]
         return {
             name: constants[value]
@@ -111,14 +113,14 @@ class ControlFlow(Op):
         }
 
     def _split(self, inputs: Sequence[Array | None]) -> tuple[list[Array | None], list[Array]]:
-        """The node's own inputs, and what the body captures."""
+        """Return the node's own inputs, and the body's captured values."""
         count = len(inputs) - len(self.body.captured)
         return list(inputs[:count]), _present(self.name, inputs[count:])
 
 
 @dataclass(frozen=True)
 class Bound(Op):
-    """A loop whose body has been compiled."""
+    """Loop whose body has been compiled."""
 
     op: ControlFlow
     body: RunBody
@@ -138,11 +140,12 @@ _ENDLESS = 1 << 62
 
 @dataclass(frozen=True)
 class Loop(ControlFlow):
-    """Runs its body up to `trips` times while a condition holds (both optional; without both, for ever).
+    """Operator that runs its body up to `trips` times while a condition holds (both optional; without both, for
+    ever).
 
-    Inputs: trips (one integer), condition (one bool), then the values that go round. The body gets the iteration's
-    number, the condition and those values, and gives the next condition, the next values, then one element of each
-    scan output, which are stacked along a new first axis. Values that go round may change their shape, not their dtype.
+    Inputs: trips (one integer), condition (one bool), then the carried values. The body gets the iteration's number,
+    the condition and those values, and gives the next condition, the next values, then one element of each scan
+    output, which are stacked along a new first axis. Carried values may change their shape, not their dtype.
     """
 
     name: ClassVar[str] = "loop"
@@ -175,7 +178,7 @@ class Loop(ControlFlow):
     def _at_once(
         self, carried: Sequence[Array], captured: Sequence[Array], body: RunBody, most: int | None
     ) -> Arrays | None:
-        """All rounds by native code alone, where the body is such and values keep their shapes."""
+        """Run all rounds by native code alone, where the body allows it and values keep their shapes."""
         count = 1 + len(carried)
         feedback = Feedback(
             carried={1 + index: index for index in range(count)},
@@ -193,12 +196,12 @@ class Loop(ControlFlow):
 
 @dataclass(frozen=True)
 class Scan(ControlFlow):
-    """Runs its body once for each position along an axis of its `scanned` last inputs.
+    """Operator that runs its body once for each position along an axis of its `scanned` last inputs.
 
     The body gets the states and a slice of each scanned input (without the axis), and gives the next states and one
-    slice of each scan output. `backward` says per input and output which is walked from the end; `axes` where the axis
-    lies. `batched` (opset 8): the first input may be the length of each sequence, and all values have a batch axis
-    before; slices past a sequence's length are zeros.
+    slice of each scan output. `backward` says per input and output which is walked from the end; `axes` gives the
+    place of the axis. `batched` (opset 8): the first input may be the length of each sequence, and all values have a
+    batch axis before; slices past a sequence's length are zeros.
     """
 
     scanned: int = 1
@@ -219,7 +222,7 @@ class Scan(ControlFlow):
     def _one(
         self, own: Sequence[Array], captured: Sequence[Array], body: RunBody, length: int | None
     ) -> Arrays:
-        """States and scan outputs of one sequence; the first `length` slices of it."""
+        """Return states and scan outputs of one sequence; of the first `length` slices of it."""
         states, scanned = list(own[: len(own) - self.scanned]), own[len(own) - self.scanned :]
         axes = [_axis(self.name, _at(self.input_axes, i), x.ndim) for i, x in enumerate(scanned)]
         extents = {x.shape[axis] for x, axis in zip(scanned, axes, strict=True)}
@@ -251,7 +254,7 @@ class Scan(ControlFlow):
     def _at_once(
         self, states: Sequence[Array], walked: Sequence[Array], captured: Sequence[Array], body: RunBody
     ) -> Arrays | None:
-        """All rounds by native code alone, where the body is such and states keep their shapes."""
+        """Run all rounds by native code alone, where the body allows it and states keep their shapes."""
         count = len(states)
         feedback = Feedback(
             carried={index: index for index in range(count)},
@@ -271,7 +274,7 @@ class Scan(ControlFlow):
         return (*(made.carried[index] for index in range(count)), *kept)
 
     def _joined(self, index: int, scan: list[Array], output: int, values: Sequence[Array]) -> Array:
-        """A scan output, its slices in order along their axis."""
+        """Return a scan output, its slices in order along their axis."""
         if _at(self.output_backward, index):
             scan.reverse()
         stacked = _stacked(self.name, scan, self.body, output, values)
@@ -279,7 +282,7 @@ class Scan(ControlFlow):
         return np.ascontiguousarray(np.moveaxis(stacked, 0, axis))
 
     def _in_batches(self, own: Sequence[Array | None], captured: Sequence[Array], body: RunBody) -> Arrays:
-        """Opset 8: each sequence of the batch by itself."""
+        """Run each sequence of the batch by itself, for opset 8."""
         lengths, values = own[0], _present(self.name, own[1:])
         batch = values[0].shape[0] if values and values[0].ndim else 0
         if batch == 0 or any(x.ndim < 1 or x.shape[0] != batch for x in values):
@@ -300,8 +303,8 @@ class Scan(ControlFlow):
 
 @dataclass(frozen=True)
 class SequenceMap(ControlFlow):
-    """Runs its body for each element of a sequence; further sequences go along, tensors are given to each. The outputs
-    are sequences."""
+    """Operator that runs its body for each element of a sequence; further sequences are walked in step, tensors are
+    given to each. The outputs are sequences."""
 
     name: ClassVar[str] = "sequence_map"
 

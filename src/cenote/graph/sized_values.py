@@ -1,7 +1,7 @@
 """Arithmetic on shapes that are not known yet: operators on small arrays of Sizes.
 
-What moves and adds up elements works on Sizes as on numbers. Where an operator asks for numbers, its results become
-unknowns, and the operator itself is run for every new set of sizes.
+Operators that move and add up elements work on Sizes as on numbers. Where an operator needs numbers, its results
+become unknowns, and the operator itself is run for every new set of sizes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cenote.ops.base import Arrays, Op, ShapeFromData
 
 
 def run_sized(node: Node, inputs: Sequence[Array | None]) -> Arrays:
-    """A node's outputs for constant inputs with Sizes among them; errors as `run_node`."""
+    """Return a node's outputs for constant inputs with Sizes among them; errors as `run_node`."""
     trace = next(array.owner for array in inputs if isinstance(array, SizedArray))
     at_hand = [array.at_hand() if isinstance(array, SizedArray) else array for array in inputs]
     expected = run_node(node, at_hand)
@@ -45,7 +45,7 @@ def _operand(array: Array | None) -> Table | Thing | None:
 
 
 def _as_objects(node: Node, inputs: Sequence[Array | None], trace: Trace) -> Arrays | None:
-    """The outputs as arrays of Sizes; None where the operator wants numbers."""
+    """Return the outputs as arrays of Sizes; None where the operator needs numbers."""
     kinds = [None if array is None else TensorType.known(array) for array in inputs]
     with trace.apart() as guards:
         try:
@@ -65,7 +65,7 @@ def _as_objects(node: Node, inputs: Sequence[Array | None], trace: Trace) -> Arr
 
 
 def _plain(found: Array, expected: Array) -> bool:
-    """Is this what the operator gives for the shapes at hand?"""
+    """Whether the array is the operator's result for the shapes at hand."""
     at_hand = found.at_hand() if isinstance(found, SizedArray) else found
     return (
         at_hand.dtype == expected.dtype
@@ -75,5 +75,5 @@ def _plain(found: Array, expected: Array) -> bool:
 
 
 def reference(op: Op, *inputs: Array | None) -> Arrays:
-    """What an operator gives, for formulas."""
+    """Call an operator's reference, for formulas."""
     return op.reference(*inputs)

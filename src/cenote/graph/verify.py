@@ -1,4 +1,4 @@
-"""Checks that a graph is well formed. Runs after every pass."""
+"""Verifier of graphs: checks that a graph is well formed. Runs after every pass."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def verify(graph: Graph, types: bool = True, since: Graph | None = None) -> Grap
 
 
 def _is_same(graph: Graph, since: Graph) -> bool:
-    """Are both made of the same objects? Most passes find nothing to do in most graphs."""
+    """Whether both are made of the same objects. Most passes find nothing to do in most graphs."""
     return (
         (graph.inputs, graph.outputs) == (since.inputs, since.outputs)
         and len(graph.nodes) == len(since.nodes)
@@ -65,7 +65,7 @@ def _same_values(some: Mapping[str, object], others: Mapping[str, object]) -> bo
 
 
 def is_specialized(graph: Graph) -> bool:
-    """True when inputs and nodes' outputs have concrete types."""
+    """Whether inputs and nodes' outputs have concrete types."""
     return any(name not in graph.constants for name in graph.types) or not (graph.inputs or graph.nodes)
 
 

@@ -1,13 +1,13 @@
 """Activations in the pieces that exporters write: GELU by erf or tanh, and x times a sigmoid of a multiple of x.
 
-Whatever order the factors and sums come in, what they compute is a polynomial in x and t, where t is the Erf, Tanh or
+Whatever the order of the factors and sums, the pieces compute a polynomial in x and t, where t is the Erf, Tanh or
 Sigmoid; x is some value that t's argument is made of:
 
     GELU             t = erf(0.7071 x)                      0.5 x + 0.5 x t
     GELU by tanh     t = tanh(0.7979 x + 0.03568 x^3)       0.5 x + 0.5 x t
     Swish            t = sigmoid(a x)                       x t
 
-The pieces stay in the graph where somebody else reads them, and are dead otherwise.
+The pieces stay in the graph where other nodes read them, and are dead otherwise.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _PRODUCT: Polynomial = {(1, 1): 1.0}
 
 def recognize_activations(graph: Graph) -> Graph:
     """Put the activation in the place of the last node of its pieces."""
-    search, found = _Search(graph), dict[int, Node]()
+    search, replacements = _Search(graph), dict[int, Node]()
     for node in graph.nodes:
         if not isinstance(node.op, Erf | Tanh | Sigmoid) or not _is_float(graph, node.outputs[0]):
             continue
         for position, made in search.activations(node):
-            found[position] = made
-    if not found:
+            replacements[position] = made
+    if not replacements:
         return graph
-    return graph.replace(nodes=tuple(found.get(index, node) for index, node in enumerate(graph.nodes)))
+    return graph.replace(nodes=tuple(replacements.get(index, node) for index, node in enumerate(graph.nodes)))
 
 
 def _is_float(graph: Graph, name: str) -> bool:
@@ -65,7 +65,7 @@ class _Search:
         }
 
     def activations(self, bounded: Node) -> Iterator[tuple[int, Node]]:
-        """The place of the result of each activation whose Erf, Tanh or Sigmoid this is, and the activation."""
+        """Yield the place of the result of each activation whose Erf, Tanh or Sigmoid this is, and the activation."""
         for x in self._below(bounded.inputs[0]):
             argument = self._polynomial(bounded.inputs[0], {x: (1, 0)}, _DEEPEST)
             op = self._activation(bounded.op, argument)
@@ -89,7 +89,7 @@ class _Search:
         return next((made for wanted, made in _ARGUMENTS[type(op)] if _alike(argument, wanted)), None)
 
     def _below(self, name: str) -> Iterator[str]:
-        """Values that a value may be a polynomial of, the nearest first."""
+        """Yield values that a value may be a polynomial of, the nearest first."""
         seen, level = {name}, [name]
         for _ in range(_DEEPEST):
             yield from level
@@ -102,14 +102,14 @@ class _Search:
             level = following
 
     def _above(self, name: str, steps: int) -> Iterator[Node]:
-        """Products and sums that a value goes into."""
+        """Yield products and sums that a value goes into."""
         for user in self.users.get(name, ()):
             if isinstance(user.op, Add | Mul | Div) and steps:
                 yield user
                 yield from self._above(user.outputs[0], steps - 1)
 
     def _polynomial(self, name: str, atoms: Mapping[str, tuple[int, int]], depth: int) -> Polynomial | None:
-        """The value as a polynomial of the atoms; None where it is none, or a long one."""
+        """Return the value as a polynomial of the atoms; None where it is none, or a long one."""
         if name in atoms:
             return {atoms[name]: 1.0}
         value = self.graph.constants.get(name)
@@ -150,7 +150,7 @@ def _product(a: Polynomial, b: Polynomial) -> Polynomial | None:
 
 
 def _alike(found: Polynomial | None, wanted: Polynomial) -> bool:
-    """Whether two polynomials are the same but for the last digits of their factors."""
+    """Whether two polynomials are the same except for the last digits of their factors."""
     if found is None:
         return False
     terms = {term for term, factor in found.items() if factor} | set(wanted)

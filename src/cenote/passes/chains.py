@@ -1,13 +1,13 @@
-"""Chains of elementwise operators become one: their results between never go through memory.
+"""Chains of elementwise operators that become one operator: values between them never go through memory.
 
     %a = mul %x, %scale
     %b = add %a, %y               ->    %c = chain(mul, add, relu) %x, %scale, %y
     %c = relu %b
 
-A value joins its reader's chain where nobody else reads it and it has the shape of the chain's result, so nothing is
-computed more often than before. The bits of the results stay the same.
+A value joins its reader's chain where no other node reads it and it has the shape of the chain's result, so nothing
+is computed more often than before. The bits of the results stay the same.
 
-A chain in the making knows its steps and what it reads: a link is asked once what it is, not again at every join.
+A chain under construction keeps its steps and inputs: each link is analysed once, not again at every join.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from cenote.passes.fuse import Rewriter
 
 @dataclass(frozen=True)
 class _Part:
-    """Elementwise operators that a kernel computes, joined so far: the values that they are given, those of them that
-    their formulas read, and how many steps they take."""
+    """Elementwise operators that a kernel computes, joined so far: their inputs, those of them that the formulas
+    read, and the number of their steps."""
 
     links: tuple[Named, ...]
     inputs: tuple[str, ...]
@@ -45,14 +45,14 @@ def fuse_chains(graph: Graph) -> Graph:
 
 
 class _Chains:
-    """The chains of a graph in the making, by the node that each ends with."""
+    """Chains of a graph under construction, by the node that each ends with."""
 
     def __init__(self, graph: Graph) -> None:
         self.rewriter = Rewriter(graph)
         self.parts: dict[str, _Part | None] = {}  # by the value that they make; None: no kernel computes it
 
     def join(self, node: Node) -> bool:
-        """Take the maker of one operand into the node's chain, if there is one that may be taken."""
+        """Join the producer of one operand to the node's chain, if there is one that may be joined."""
         output = node.outputs[0]
         part = self.parts.get(output)
         inputs = Counter(node.inputs if part is None else part.inputs)
@@ -72,7 +72,7 @@ class _Chains:
         return False
 
     def _maker(self, value: str, count: int) -> Node | None:
-        """The elementwise operator that makes a value which nobody else reads."""
+        """Return the elementwise operator that makes a value which no other node reads."""
         place = self.rewriter.position.get(value)
         producer = None if place is None else self.rewriter.nodes[place]
         if producer is None or not isinstance(producer.op, Pointwise) or self.rewriter.uses[value] != count:
@@ -80,7 +80,8 @@ class _Chains:
         return producer
 
     def _part(self, node: Node) -> _Part | None:
-        """The chain that ends with a node, if a kernel computes it: of one link before anything is joined to it."""
+        """Return the chain that ends with a node, if a kernel computes it: of one link before anything is joined to
+        it."""
         output = node.outputs[0]
         if output not in self.parts:
             self.parts[output] = self._alone(node)
@@ -106,7 +107,7 @@ class _Chains:
         self.parts[output] = joined
 
     def result(self) -> Graph:
-        """The graph with the chains."""
+        """Return the graph with the chains."""
         rewriter = self.rewriter
         for output, part in self.parts.items():
             place = rewriter.position[output]
@@ -118,7 +119,7 @@ class _Chains:
 
 
 def _joined(first: _Part, second: _Part, value: str) -> _Part | None:
-    """Two parts as one, the first of which makes `value`; None where a kernel would be too large."""
+    """Join two parts, the first of which makes `value`; None where a kernel would be too large."""
     read, steps = first.read | (second.read - {value}), first.steps + second.steps
     if len(read) > MOST_OPERANDS or steps > MOST_STEPS:
         return None

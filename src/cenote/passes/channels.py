@@ -1,10 +1,10 @@
-"""Compose what only moves channels about: unaligned Concat and Split along channels, and channel shuffles.
+"""Composition of operators that only move channels: unaligned Concat and Split along channels, and channel shuffles.
 
 In the blocked layout an aligned concat or split costs nothing (the memory plan lets pieces lie in the whole), but one
 at a channel that is no multiple of the lanes, or a shuffle, would force every tensor around it into the plain layout
 and back. A chain of such movements is one selection of channels: each value that an ordinary operator reads becomes a
-single ChannelGather from the tensors that ordinary operators made. In ShuffleNet that also drops the copies of the half
-that each unit passes through.
+single ChannelGather from the tensors that ordinary operators made. In ShuffleNet that also drops the copies of the
+half that each unit passes through.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cenote.ops.movement.transpose import Transpose
 Channel = tuple[str, int]  # a value that an ordinary operator makes, and a channel of it
 _MOST_CHANNELS = 2048  # the kernel is unrolled over blocks of output channels
 _MOST_SOURCES = 16
-_WIDEST = 8192  # channels of a value that is followed channel by channel
+_WIDEST = 8192  # most channels of a value that is traced channel by channel
 
 
 def compose_channels(graph: Graph, lanes: int) -> Graph:
@@ -45,7 +45,7 @@ def _gather(name: str, channels: Sequence[Channel], label: str) -> Node:
 
 
 class _Movements:
-    """`moved`: for each value to be gathered, where its channels come from."""
+    """Analysis of channel movements. `moved`: the sources of the channels of each value to be gathered."""
 
     def __init__(self, graph: Graph, lanes: int) -> None:
         self.graph, self.lanes = graph, lanes
@@ -65,7 +65,7 @@ class _Movements:
         return len(channels) <= _MOST_CHANNELS and len({source for source, _ in channels}) <= _MOST_SOURCES
 
     def _of(self, name: str) -> tuple[Channel, ...]:
-        """Where a value's channels come from: itself, unless it is a movement's awkward result."""
+        """Return the sources of a value's channels: itself, unless it is a movement's awkward result."""
         if name in self.awkward and self._fits(self.channels[name]):
             return self.channels[name]
         return tuple((name, channel) for channel in range(self.graph.types[name].shape[1]))
@@ -111,7 +111,7 @@ class _Movements:
             start += size
 
     def _visit_shuffle(self, node: Node) -> None:
-        """Reshape (N, g, C/g, …) → Transpose of axes 1 and 2 → Reshape (N, C, …)."""
+        """Recognise Reshape (N, g, C/g, …) → Transpose of axes 1 and 2 → Reshape (N, C, …)."""
         transpose = self.producers.get(node.inputs[0])
         if transpose is None or not isinstance(transpose.op, Transpose):
             return

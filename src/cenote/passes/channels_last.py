@@ -26,7 +26,8 @@ _MOST_CHANNELS = 4  # with more, blocks of channels are the better layout
 
 
 def read_channels_last(graph: Graph) -> Graph:
-    """The graph, where every reader of a transpose is such a convolution."""
+    """Return the graph in which such convolutions read their maps directly, where every reader of a
+    transpose is one."""
     users = graph.users()
     changed: dict[int, list[Node]] = {}
     constants, types, taken = dict(graph.constants), dict(graph.types), set(graph.values())
@@ -45,7 +46,7 @@ def read_channels_last(graph: Graph) -> Graph:
 
 
 def _can_read(graph: Graph, turn: Node, node: Node) -> bool:
-    """Whether a node is a convolution that can read what was turned."""
+    """Whether a node is a convolution that can read the source of a transpose."""
     op, x = node.op, graph.types[turn.outputs[0]]
     order = turn.op.axes(x.rank) if isinstance(turn.op, Transpose) else ()
     if not isinstance(op, Conv) or not moves_channels(order) or order[1] != x.rank - 1:
@@ -68,7 +69,7 @@ def _reading(
     types: dict[str, TensorType],
     taken: set[str],
 ) -> list[Node]:
-    """The convolution over rows of pixels and channels, and the views that it reads."""
+    """Return the convolution over rows of pixels and channels, and the views that it reads."""
 
     def constant(stem: str, value: Array) -> str:
         name = fresh(stem, taken)

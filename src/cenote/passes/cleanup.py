@@ -1,4 +1,4 @@
-"""Removes what a graph can do without: operators that pass on their input, what is made twice or never read."""
+"""Removal of superfluous parts of a graph: operators that forward their input, duplicates, and values never read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cenote.graph.graph import Graph, Node
 
 
 def rename_values(node: Node, names: Mapping[str, str]) -> Node:
-    """The node with values renamed, in its inputs and outputs; the same object when nothing changes."""
+    """Return the node with values renamed, in its inputs and outputs; the same object when nothing changes."""
     if not names:
         return node
     inputs = tuple(names.get(name, name) for name in node.inputs)
@@ -24,7 +24,7 @@ def rename_values(node: Node, names: Mapping[str, str]) -> Node:
 
 
 def fresh(stem: str, taken: MutableSet[str]) -> str:
-    """A value name that is not taken; it is from then on."""
+    """Return a value name that is not taken, and take it."""
     count = 0
     while f"{stem}.{count}" in taken:
         count += 1
@@ -50,7 +50,8 @@ def remove_identities(graph: Graph) -> Graph:
     outputs = set(graph.outputs)
 
     def now(name: str) -> str:
-        """What a value is called: what it was a copy of, which may have got the name of an output later."""
+        """Return the present name of a value: that of the value it was a copy of, which may have got the name of an
+        output later."""
         name = renamed.get(name, name)
         return renamed.get(name, name)
 
@@ -64,7 +65,7 @@ def remove_identities(graph: Graph) -> Graph:
             renamed[result] = source
         elif source in fixed or source in outputs:
             kept.append(node)
-        else:  # the maker of the source makes the output of the graph instead
+        else:  # the producer of the source makes the output of the graph instead
             renamed[source] = result
     names = {name: now(name) for name in renamed}
     kept = [rename_values(node, names) for node in kept]
@@ -113,7 +114,7 @@ def eliminate_common(graph: Graph) -> Graph:
 
 
 def _covers(twin: Node, node: Node) -> bool:
-    """True when the twin makes every output that the node makes."""
+    """Whether the twin makes every output that the node makes."""
     return all(
         not name or (position < len(twin.outputs) and twin.outputs[position])
         for position, name in enumerate(node.outputs)
@@ -121,7 +122,7 @@ def _covers(twin: Node, node: Node) -> bool:
 
 
 def _twin(node: Node, first: dict[Hashable, Node]) -> Node:
-    """The first node that computes the same; the node itself where there is none, or it must not be merged."""
+    """Return the first node that computes the same; the node itself where there is none, or it must not be merged."""
     if not node.op.pure:
         return node
     try:
@@ -131,7 +132,7 @@ def _twin(node: Node, first: dict[Hashable, Node]) -> Node:
 
 
 def _equal_constants(graph: Graph) -> dict[str, str]:
-    """Constant -> the first one with the same content, for those that are not outputs of the graph."""
+    """Return constant -> the first one with the same content, for those that are not outputs of the graph."""
     samples: dict[Hashable, list[str]] = {}
     for name, value in graph.constants.items():
         samples.setdefault(_sample(value), []).append(name)
@@ -139,7 +140,7 @@ def _equal_constants(graph: Graph) -> dict[str, str]:
     outputs = set(graph.outputs)
     for names in samples.values():
         if len(names) == 1:
-            continue  # weights usually differ in a few elements already: no need to hash 500 MB
+            continue  # weights mostly differ in a few elements already: no need to hash 500 MB
         first: dict[bytes, str] = {}
         for name in names:
             twin = first.setdefault(_digest(graph.constants[name]), name)
@@ -149,7 +150,7 @@ def _equal_constants(graph: Graph) -> dict[str, str]:
 
 
 def _sample(value: Array) -> Hashable:
-    """Type, shape and a few elements."""
+    """Return type, shape and a few elements."""
     flat = value.reshape(-1)
     few = flat[:: max(1, flat.size // 16)]
     content = repr(few.tolist()).encode() if value.dtype == np.object_ else few.tobytes()

@@ -27,11 +27,11 @@ from cenote.ops.movement.reshape import Reshape
 from cenote.ops.movement.transpose import Transpose
 from cenote.passes.cleanup import fresh
 
-_WINDOW = (3, 3)  # that Winograd's algorithm has tiles for
+_WINDOW = (3, 3)  # window for which Winograd's algorithm has tiles
 
 
 def space_to_batch(graph: Graph) -> Graph:
-    """The graph with such convolutions on batches of sub-maps."""
+    """Return the graph with such convolutions on batches of sub-maps."""
     writer = _Writer(graph)
     for node in graph.nodes:
         shape = _dilated(graph, node)
@@ -43,7 +43,7 @@ def space_to_batch(graph: Graph) -> Graph:
 
 
 def _dilated(graph: Graph, node: Node) -> ConvShape | None:
-    """The sizes of a convolution that Winograd's algorithm would compute but for its dilation."""
+    """Return the sizes of a convolution that Winograd's algorithm would compute except for its dilation."""
     op = node.op
     if not isinstance(op, Conv) or op.pool or op.exact:
         return None
@@ -57,7 +57,7 @@ def _dilated(graph: Graph, node: Node) -> ConvShape | None:
 
 @dataclass(frozen=True)
 class _Axis:
-    """How an axis is cut into `step` sub-axes of `length`: so many zeros are put `before` and `after` it, and the plain
+    """Cut of an axis into `step` sub-axes of `length`: so many zeros are put `before` and `after` it, and the plain
     convolution pads its sub-axis by `pads`, which gives `out` places of it."""
 
     step: int
@@ -81,7 +81,7 @@ class _Axis:
         )
 
     def of_output(self, size: int) -> _Axis:
-        """How an axis of the output is cut."""
+        """Return the cut of the output's axis."""
         return _Axis(self.step, 0, self.out * self.step - size, self.out, (0, 0), self.out)
 
 
@@ -91,14 +91,14 @@ class _Writer:
         self.constants: dict[str, Array] = dict(graph.constants)
         self.types = dict(graph.types)
         self.taken = set(graph.values())
-        # values whose sub-maps are there, of how many rows and columns
+        # Values whose sub-maps exist, with the numbers of rows and columns of these.
         self.cut: dict[str, tuple[str, int, int]] = {}
 
     def result(self) -> Graph:
         return self.graph.replace(nodes=tuple(self.nodes), constants=self.constants, types=self.types)
 
     def write(self, node: Node, shape: ConvShape) -> None:
-        """The nodes in the place of a dilated convolution."""
+        """Write the nodes in place of a dilated convolution."""
         assert isinstance(node.op, Conv)
         rows, columns = _Axis.of(shape, 0), _Axis.of(shape, 1)
         value = self.batched(node.inputs[0], (rows, columns))
@@ -121,7 +121,7 @@ class _Writer:
             self.add(Slice(), value, *ranges, name=node.outputs[0])
 
     def batched(self, value: str, axes: tuple[_Axis, _Axis]) -> str:
-        """A value as a batch of its sub-maps."""
+        """Return a value as a batch of its sub-maps."""
         kind, (rows, columns) = self._type(value), axes
         assert kind is not None
         images, channels = kind.shape[:2]
@@ -129,13 +129,13 @@ class _Writer:
             pads = ((0, 0), (0, 0), (rows.before, rows.after), (columns.before, columns.after))
             value = self.add(Pad(pads, value=0.0), value)
         elif self.cut.get(value, ("",))[1:] == (rows.step, columns.step):
-            return self.cut[value][0]  # it comes from such a convolution: nothing is to be turned
+            return self.cut[value][0]  # it comes from such a convolution: no transpose is needed
         value = self.reshape(value, (images, channels, rows.length, rows.step, columns.length, columns.step))
         value = self.add(Transpose((3, 5, 0, 1, 2, 4)), value)
         return self.reshape(value, (rows.step * columns.step * images, channels, rows.length, columns.length))
 
     def add(self, op: Op, *inputs: str, name: str = "", label: str = "") -> str:
-        """A node; its output's name."""
+        """Add a node; return its output's name."""
         name = name or fresh(inputs[0], self.taken)
         self.nodes.append(Node(op, inputs, (name,), label))
         (self.types[name],) = op.infer(*(self._type(each) for each in inputs))
@@ -145,7 +145,7 @@ class _Writer:
         return self.add(Reshape(allow_zero=True), value, self.numbers(shape), name=name)
 
     def numbers(self, values: Sequence[int]) -> str:
-        """A constant of whole numbers."""
+        """Return a constant of whole numbers."""
         name = fresh("numbers", self.taken)
         self.constants[name] = np.array(values, np.int64)
         self.types[name] = TensorType.known(self.constants[name])

@@ -1,11 +1,11 @@
-"""Einstein's sums as the products and sums that they are: what kernels and the passes behind this one know.
+"""Einstein sums written out as products and sums, which kernels and later passes support.
 
     %y = einsum(bnd,dhk->bhnk) %x, %w    ->    %p = matmul %x, %w~reshaped            [b, n, hk]
                                                %q = reshape %p                        [b, n, h, k]
                                                %y = transpose(order=(0,2,1,3)) %q
 
-Operands are taken from left to right. Letters that nobody needs any more are summed, or are the depth of a product;
-those that both operands have and somebody needs are its batch axes. Where nothing is summed, factors are broadcast.
+Operands are taken from left to right. Letters that are not needed any more are summed, or are the depth of a product;
+those that both operands have and that are needed are its batch axes. Where nothing is summed, factors are broadcast.
 Diagonals (a letter twice in a term) and types without products stay as they are.
 """
 
@@ -53,7 +53,7 @@ class _Term:
 
 
 def _terms(graph: Graph, node: Node, op: Einsum) -> tuple[list[_Term], str] | None:
-    """The operands and the result's letters, "..." spelt out; None for what is left as it is."""
+    """Return the operands and the result's letters, "..." written out; None for an einsum that stays as it is."""
     kinds = [graph.type_of(name) for name in node.inputs]
     first = kinds[0]
     if first is None or not (is_float(first.dtype) or first.dtype.name in INTEGERS):
@@ -86,7 +86,7 @@ class _Writer:
         return TensorType.known(self.constants[name]) if name in self.constants else self.types[name]
 
     def add(self, op: Op, *inputs: str) -> str:
-        """The value of one more node; of constants alone it is a constant."""
+        """Add one more node and return its value; a node of constants alone becomes a constant."""
         self.count += 1
         name = f"{self.stem}~{self.count}"
         if all(each in self.constants for each in inputs) and inputs:
@@ -97,14 +97,14 @@ class _Writer:
         return name
 
     def numbers(self, values: Sequence[int]) -> str:
-        """A list of whole numbers as a constant."""
+        """Return a list of whole numbers as a constant."""
         self.count += 1
         name = f"{self.stem}~{self.count}"
         self.constants[name] = int64s(values)
         return name
 
     def write(self, node: Node, terms: list[_Term], result: str) -> None:
-        """The nodes in place of one."""
+        """Write the nodes in place of one."""
         self.stem, self.label = node.outputs[0], node.label
         sizes: dict[str, int] = {}
         for term in terms:
@@ -133,7 +133,7 @@ class _Writer:
     # ---- one operand ------------------------------------------------------------------------------------------
 
     def _without_ones(self, term: _Term) -> _Term:
-        """Axes of one element that are broadcast taken away."""
+        """Remove broadcast axes of one element."""
         shape = self.type(term.value).shape
         ones = [
             axis
@@ -146,7 +146,7 @@ class _Writer:
         return _Term(value, "".join(c for axis, c in enumerate(term.letters) if axis not in ones))
 
     def _summed(self, term: _Term, keep: set[str]) -> _Term:
-        """Without the letters that nobody needs."""
+        """Sum over the letters that are not needed."""
         axes = tuple(axis for axis, letter in enumerate(term.letters) if letter not in keep)
         if not axes:
             return term
@@ -154,14 +154,14 @@ class _Writer:
         return _Term(value, "".join(letter for letter in term.letters if letter in keep))
 
     def _ordered(self, term: _Term, letters: str) -> _Term:
-        """The axes in the order of these letters."""
+        """Return the axes in the order of these letters."""
         if term.letters == letters:
             return term
         order = tuple(term.letters.index(letter) for letter in letters)
         return _Term(self.add(Transpose(order), term.value), letters)
 
     def _grouped(self, term: _Term, *groups: str) -> str:
-        """The value with its axes in the order of groups, the last two of them joined to one axis each."""
+        """Return the value with its axes in the order of groups, the last two of them joined to one axis each."""
         ordered = self._ordered(term, "".join(groups))
         batch, first, second = groups
         if len(first) == len(second) == 1:
@@ -178,7 +178,7 @@ class _Writer:
     # ---- two operands -----------------------------------------------------------------------------------------
 
     def _product(self, a: _Term, b: _Term, later: set[str], result: str) -> _Term:
-        """The product, summed over the letters of both that are not needed later."""
+        """Return the product, summed over the letters of both that are not needed later."""
         inner = "".join(c for c in a.letters if c in b.letters and c not in later)
         if not inner:
             return self._broadcast(a, b, result)
@@ -193,7 +193,8 @@ class _Writer:
         return _Term(value, batch + left + right)
 
     def _broadcast(self, a: _Term, b: _Term, result: str) -> _Term:
-        """The product of factors that share letters, or do not; in the order of the result as far as it has them."""
+        """Return the product of factors that share letters, or do not; in the order of the result as far as it has
+        them."""
         every = "".join(dict.fromkeys(a.letters + b.letters))
         letters = "".join(sorted(every, key=lambda c: result.index(c) if c in result else len(result)))
         factors = []
@@ -206,5 +207,5 @@ class _Writer:
 
 
 def _is_one(extent: int) -> bool:
-    """Is it surely 1? A Size is not asked."""
+    """Whether an extent is known to be 1. A Size is not asked."""
     return not is_size(extent) and extent == 1

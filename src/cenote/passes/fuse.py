@@ -1,7 +1,8 @@
-"""Fold neighbours into the operator that makes their input: fewer steps, and no trip through memory between them.
+"""Folding of neighbours into the operator that makes their input: fewer steps, and no trip through memory between
+them.
 
-Every rule looks at one node and its producer; a producer whose result somebody else reads too is left alone. Rules need
-a specialised graph, for they compare shapes.
+Every rule examines one node and its producer; a producer whose result another node reads too stays. Rules need a
+specialised graph, for they compare shapes.
 """
 
 from __future__ import annotations
@@ -50,12 +51,13 @@ class Rewriter:
         self.nodes: list[Node | None] = list(graph.nodes)
         self.constants: dict[str, Array] = dict(graph.constants)
         self.position = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs if name}
-        self.copies: Counter[str] = Counter()  # of constants' names
+        self.copies: Counter[str] = Counter()  # numbers of copies of constants' names
         self.uses = Counter(name for node in graph.nodes for name in node.inputs)  # one per occurrence
         self.uses.update(graph.outputs)
 
     def producer(self, name: str, kind: type[K]) -> tuple[Node, K] | None:
-        """The node that makes a value, and its operator, if that is of the kind and nobody else reads the value."""
+        """Return the node that makes a value, and its operator, if that is of the kind and no other node reads the
+        value."""
         if self.uses[name] != 1 or name not in self.position:
             return None
         node = self.nodes[self.position[name]]
@@ -70,7 +72,7 @@ class Rewriter:
         self.nodes[self.position[second.outputs[0]]] = Node(op, inputs, second.outputs, label)
 
     def constant(self, stem: str, value: Array) -> str:
-        """A new constant."""
+        """Add a constant; return its name."""
         name = stem
         while name in self.constants or name in self.position:
             self.copies[stem] += 1
@@ -84,7 +86,7 @@ class Rewriter:
         return self.graph.types[name]
 
     def result(self) -> Graph:
-        """The graph as it is now: the same object where no rule applied."""
+        """Return the present graph: the same object where no rule applied."""
         if all(map(is_, self.nodes, self.graph.nodes)):
             return self.graph
         nodes = tuple(node for node in self.nodes if node is not None)

@@ -1,8 +1,8 @@
-"""What matrix products take over from their neighbours: transpositions, scale factors, bias, residual.
+"""Neighbours that matrix products absorb: transpositions, scale factors, bias, residual.
 
     %t = transpose %k, %s = matmul %q, %t, %y = mul %s, 0.125    ->    %y = matmul(permute_b=…, alpha=0.125) %q, %k
 
-A transposition that is folded in is not computed: products read and write in steps. It stays where somebody else reads
+A transposition that is folded in is not computed: products read and write in steps. It stays where another node reads
 it too.
 """
 
@@ -75,7 +75,7 @@ def _fold_bias(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _one_per_column(rewriter: Rewriter, name: str, result: TensorType) -> str:
-    """A value with one number per column of the result, as a list of them; "" where it is none."""
+    """Return a value with one number per column of the result, as a list of them; "" where it is none."""
     kind = rewriter.type(name)
     if kind.shape == result.shape[-1:]:
         return name
@@ -171,7 +171,7 @@ def _transposed_batch(rewriter: Rewriter, node: Node) -> bool:
 
 
 def scalar(rewriter: Rewriter, name: str) -> float | None:
-    """The one finite number that a constant holds; None for what is none, and for several."""
+    """Return the one finite number that a constant holds; None for other numbers, and for several."""
     value = rewriter.constants.get(name)
     if value is None or value.size != 1 or not is_float(value.dtype):
         return None
@@ -180,7 +180,7 @@ def scalar(rewriter: Rewriter, name: str) -> float | None:
 
 
 def factor_of(rewriter: Rewriter, node: Node) -> tuple[str, float] | None:
-    """The value that a Mul or Div multiplies by a constant number, and the number. The shape stays."""
+    """Return the value that a Mul or Div multiplies by a constant number, and the number. The shape stays."""
     if len(node.inputs) != 2:
         return None
     for index, other in ((0, 1), (1, 0)):

@@ -1,9 +1,9 @@
-"""Means and maxima over whole maps, as reductions say them, by the pools that read every layout.
+"""Means and maxima over whole maps that are written as reductions, replaced by the pools that read every layout.
 
     %y = reduce_mean(axes=(2,3), keepdims=False) %x    ->    %p = global_average_pool %x
                                                              %y = squeeze %p, [2, 3]
 
-Of float32 alone: other types are rounded differently. A reduction wants its input plain, and after a convolution that
+For float32 only: other types are rounded differently. A reduction needs its input plain, and after a convolution that
 is a pass over the map.
 """
 
@@ -23,7 +23,7 @@ _POOLS: dict[str, type[Op]] = {"reduce_mean": GlobalAveragePool, "reduce_max": G
 
 
 def recognize_global_pools(graph: Graph) -> Graph:
-    """The graph with global pools in place of such reductions."""
+    """Return the graph with global pools in place of such reductions."""
     nodes: list[Node] = []
     constants, types = dict(graph.constants), dict(graph.types)
     taken = set(graph.values())
@@ -50,7 +50,7 @@ def recognize_global_pools(graph: Graph) -> Graph:
 
 
 def _pool_of(graph: Graph, node: Node) -> Op | None:
-    """The pool that a reduction is, if it is one."""
+    """Return the pool that a reduction is equal to, if any."""
     kind = _POOLS.get(node.op.name)
     if kind is None or not isinstance(node.op, Reduction) or len(node.inputs) != 1:
         return None

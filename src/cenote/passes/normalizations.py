@@ -23,7 +23,8 @@ from cenote.ops.reduction.reduce import ReduceMean
 
 @dataclass(frozen=True)
 class _Core:
-    """What is normalised, over the axes from `axis` on, by deviation from the mean (`centred`) or by magnitude."""
+    """Core of a normalisation: the value, over the axes from `axis` on, by deviation from the mean (`centred`) or by
+    magnitude."""
 
     x: str
     axis: int
@@ -83,7 +84,7 @@ class _Search:
         return None
 
     def _normalized(self, d: str, root: str) -> _Core | None:
-        """The core of d / root."""
+        """Return the core of d / root."""
         made = self._made_by(root, Sqrt)
         total = None if made is None else self._made_by(made.inputs[0], Add)
         if total is None or len(total.inputs) != 2:
@@ -104,7 +105,7 @@ class _Search:
         return None
 
     def _mean(self, name: str) -> tuple[str | None, int | None]:
-        """What a value is the mean of, over all axes from one on that stay with extent 1."""
+        """Return the value of which a value is the mean, over all axes from one on that stay with extent 1."""
         node = self._made_by(name, ReduceMean)
         if node is None or not isinstance(node.op, ReduceMean):
             return None, None
@@ -118,7 +119,7 @@ class _Search:
         return node.inputs[0], places[0]
 
     def _root_of(self, name: str) -> str | None:
-        """What a value of the same shape is the square of."""
+        """Return the value of the same shape of which a value is the square."""
         node = self._made_by(name, Mul, Pow)
         if node is None or len(node.inputs) != 2 or self._type(name) != self._type(node.inputs[0]):
             return None
@@ -150,7 +151,8 @@ class _Search:
         return TensorType.known(self.constants[name]) if name in self.constants else self.graph.types[name]
 
     def _following(self, node: Node, kind: type[Op], shape: tuple[int, ...]) -> tuple[Node, str]:
-        """The one user of a node, and what it combines its result with, if that is a tensor of this shape."""
+        """Return the one user of a node, and the other value that it combines the result with, if that is a tensor of
+        this shape."""
         users = self.users.get(node.outputs[0], [])
         if len(users) != 1 or node.outputs[0] in self.graph.outputs or not isinstance(users[0].op, kind):
             return node, ""

@@ -1,4 +1,4 @@
-"""Gives the program outputs that it makes itself, and every node with a kernel all of its outputs."""
+"""Passes about outputs: the program makes its outputs itself, and every node with a kernel makes all of its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def own_outputs(graph: Graph) -> Graph:
 
 
 def forget_indices(graph: Graph) -> Graph:
-    """Pools whose indices nobody reads make none.
+    """Let pools whose indices are never read make none.
 
     %y, _ = max_pool[indices] %x         ->    %y = max_pool %x
     """
@@ -71,7 +71,7 @@ def complete_outputs(graph: Graph, target: Target) -> Graph:
                 made = inference.of(node, inputs)
             except (ShapeFromData, ValueNeeded):  # only a reference computes it
                 continue
-            read += [""] * (len(made) - len(read))  # those at the end are left out
+            read += [""] * (len(made) - len(read))  # trailing absent outputs are left out
             if "" not in read or next(iter(op.lowerings(inputs, target)), None) is None:
                 continue
         stem = next(name for name in read if name)

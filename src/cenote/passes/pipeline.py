@@ -1,4 +1,4 @@
-"""The list of passes, in order. Each is a function Graph -> Graph; the verifier runs after each."""
+"""List of passes, in order. Each is a function Graph -> Graph; the verifier runs after each."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ GraphPass = Callable[[Graph], Graph]
 
 
 def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
-    """The passes for a target. Of the options `precision` "exact" forbids Winograd and long chains of additions, and
-    has averages, sums and norms taken in float64, `weights` is the type that linear layers keep theirs in, `rewrites`
-    are those of `core.options.Rewrite` that are asked for."""
+    """Return the passes for a target. Of the options `precision` "exact" forbids Winograd and long chains of
+    additions, and has averages, sums and norms taken in float64, `weights` is the type in which linear layers keep
+    theirs, `rewrites` are the requested ones of `core.options.Rewrite`.
+    """
     exact, rewrites, weights = options.exact, options.rewrites, options.weights
     return (
         *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
@@ -63,7 +64,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         forget_indices,
         recognize_activations,
         recognize_normalizations,
-        recognize_global_pools,  # of the means that no normalisation took
+        recognize_global_pools,  # of the means that belong to no normalisation
         add_stacks,
         eliminate_dead,
         fuse_products,
@@ -76,7 +77,9 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         *(() if exact else (forget_tiny_biases,)),
         lambda graph: compose_channels(graph, target.lanes()),
         fuse_chains,
-        *((sum_exactly, accumulate_in_float64) if exact else ()),  # products and sums that passes have made
+        *(
+            (sum_exactly, accumulate_in_float64) if exact else ()
+        ),  # for products and sums that passes have made
         eliminate_dead,
         own_outputs,
         lambda graph: complete_outputs(graph, target),
@@ -85,7 +88,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
 
 
 def sum_exactly(graph: Graph) -> Graph:
-    """precision="exact": convolutions sum products plainly, and long sums of products are of shorter chains."""
+    """Make convolutions sum products plainly, and long sums of products in shorter chains, for precision="exact"."""
     nodes = tuple(
         replace(node, op=replace(node.op, exact=True))
         if isinstance(node.op, Conv | ConvTranspose | DeformConv | Gemm | MatMul)
@@ -96,8 +99,10 @@ def sum_exactly(graph: Graph) -> Graph:
 
 
 def accumulate_in_float64(graph: Graph) -> Graph:
-    """precision="exact": averages, sums, means and norms of narrower floats, and statistics of normalisations, are
-    float64 from the first term on. After the passes that recognise pools and normalisations in pieces of them."""
+    """Compute averages, sums, means and norms of narrower floats, and statistics of normalisations, in float64 from
+    the first term on, for precision="exact". Runs after the passes that recognise pools and normalisations in pieces
+    of them.
+    """
     nodes = []
     for node in graph.nodes:
         x = graph.type_of(node.inputs[0]) if node.inputs else None
@@ -116,7 +121,7 @@ def _adds_up(op: Op) -> bool:
 
 
 def say_groups(graph: Graph) -> Graph:
-    """Convolutions whose file leaves the groups to the shapes say them."""
+    """Set the groups of convolutions whose file leaves them to the shapes."""
     nodes = tuple(
         replace(
             node,
@@ -132,11 +137,11 @@ def say_groups(graph: Graph) -> Graph:
 
 
 def forget_tiny_biases(graph: Graph) -> Graph:
-    """A convolution's bias below the smallest normal number counts as zero.
+    """Set a convolution's bias below the smallest normal number to zero.
 
-    Training with weight decay leaves filters of zeros with a bias of 1e-39, say. All values of such a channel are then
-    denormal, and each product with one takes the processor some 150 cycles: a text detector with up to 500 of them
-    among 768 channels took four times as long. A sum changes by less than 1.2e-38.
+    Training with weight decay leaves filters of zeros with a bias of 1e-39, say. All values of such a channel are
+    then denormal, and each product with one takes the processor some 150 cycles: a text detector with up to 500 of
+    them among 768 channels took four times as long. A sum changes by less than 1.2e-38.
     """
     rewriter = Rewriter(graph)
     for index, node in enumerate(graph.nodes):
@@ -174,8 +179,8 @@ def optimize(
     *,
     inferred: bool = False,
 ) -> Graph:
-    """Run every pass over a specialised graph. `inferred`: its types are what `Op.infer` says, because `specialize` has
-    just asked; only nodes that passes make or whose values they change are asked again."""
+    """Run every pass over a specialised graph. `inferred`: its types come from `Op.infer`, because `specialize` has
+    just called it; only nodes that passes make or whose values they change are inferred again."""
     verified = verify(graph, types=False) if inferred else None
     for graph_pass in passes(target, options):
         verified = graph = verify(graph_pass(graph), since=verified)

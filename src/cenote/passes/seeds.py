@@ -1,4 +1,4 @@
-"""Random operators without a seed as those with one, whose seed is drawn anew in each run: these have kernels.
+"""Random operators without a seed rewritten as those with one, which have kernels; the seed is new in each run.
 
 %y = unseeded_normal %shape     ->     %y.seed.0 = fresh_seed
                                        %y = random_normal %shape, %y.seed.0

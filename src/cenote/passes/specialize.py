@@ -1,20 +1,19 @@
-"""Gives every value of a graph its concrete type, and folds what is constant on the way.
+"""Specialisation: gives every value of a graph its concrete type, and folds constants on the way.
 
-Most models are typed whole once the shapes of their inputs are known. Where a shape depends on the *content*
-of a value that is only computed when the model runs, the graph is cut:
+Most models are typed whole once the shapes of their inputs are known. Where a shape depends on the *content* of a
+value that is only computed when the model runs, the graph is cut:
 
     stage = specialize(graph, types)          types: TensorType by input name
     stage.graph                               all that can be typed: a native program
-    stage.rest                                None, or what comes after it
-    stage.rest.cut                            runs what the host does, and says what the rest is told
+    stage.rest                                None, or the part after it
+    stage.rest.cut                            runs the host's part, and gives the finding for which the rest is compiled
     stage.rest.opened(finding)                -> the rest as a graph, and its types: specialise it, and so on
 
-Two things cut: an operator raises ValueNeeded (Reshape to a computed shape), or a branch's condition is not
-known: the rest then takes the content of that small value as a constant; or ShapeFromData (NonZero): the node
-runs by its reference between the stages. So do loops, and what takes strings, sequences or optionals. A
-branch whose condition is known is replaced by the nodes it chooses. Nodes that do not depend on a cut stay in
-the first stage. `run_in_stages` is the loop; a runtime may cache each stage's program by the types and contents
-that it was specialised to.
+Two things cut: an operator raises ValueNeeded (Reshape to a computed shape), or a branch's condition is not known:
+the rest then takes the content of that small value as a constant; or ShapeFromData (NonZero): the node runs by its
+reference between the stages. So do loops, and nodes on strings, sequences or optionals. A branch whose condition is
+known is replaced by the nodes it chooses. Nodes that do not depend on a cut stay in the first stage. `run_in_stages`
+is the loop; a runtime may cache each stage's program by the types and contents that it was specialised to.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from cenote.graph.interpreter import Inference, check_input_types, run_node
 from cenote.graph.sized_values import run_sized
 from cenote.ops.base import ShapeFromData, Types, ValueNeeded
 
-FOLD_BYTES = 4 << 20  # a folded result may take this much,
+FOLD_BYTES = 4 << 20  # most bytes of a folded result,
 FOLD_RATIO = 8  # or this many times the bytes of its inputs (int4 weights that become float32)
 
 
 class Following(NamedTuple):
-    """The rest of a cut graph, and the types to specialise it to: values whose type has a content become constants."""
+    """Rest of a cut graph, and the types to specialise it to: values whose type has a content become constants."""
 
     graph: Graph
     types: Mapping[str, TensorType]
@@ -49,8 +48,8 @@ class Following(NamedTuple):
 
 @dataclass(frozen=True)
 class Continuation:
-    """What comes after a cut: `nodes`, once the `cut` says what their inputs are. `known` are the types of what is read
-    from before it."""
+    """Part of a graph after a cut: `nodes`, once the `cut` gives their inputs. `known` are the types of the values
+    that it reads from before the cut."""
 
     cut: Cut
     nodes: tuple[Node, ...]
@@ -65,7 +64,7 @@ class Continuation:
         return self.cut.host
 
     def opened(self, found: Finding) -> Following:
-        """The rest as a graph, and the types of its inputs for what was found at the cut."""
+        """Return the rest as a graph, and the types of its inputs for a finding at the cut."""
         types = self.cut.types(self.known, found)
         inputs = tuple(Declared(name, kind.dtype, (None,) * kind.rank) for name, kind in types.items())
         return Following(Graph(inputs, self.outputs, self.nodes, self.constants, name=self.name), types)
@@ -127,9 +126,9 @@ class _Specializer:
     typed: list[Node] = field(default_factory=list)
     host: list[Node] = field(default_factory=list)
     later: list[Node] = field(default_factory=list)
-    pending: set[str] = field(default_factory=set)  # what host or later nodes make,
-    after: set[str] = field(default_factory=set)  # of it what later ones do,
-    ready: set[str] = field(default_factory=set)  # and what is an output as the host gives it
+    pending: set[str] = field(default_factory=set)  # values that host or later nodes make,
+    after: set[str] = field(default_factory=set)  # those of them that later nodes make,
+    ready: set[str] = field(default_factory=set)  # and outputs of the graph that the host makes
     contents: set[str] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
     inference: Inference = field(default_factory=Inference)
@@ -181,7 +180,7 @@ class _Specializer:
             self.types.update({name: t for name, t in zip(node.outputs, types, strict=False) if name})
 
     def _choose(self, node: Node, branch: Branch) -> None:
-        """Go on with the nodes of the branch that the condition chooses."""
+        """Continue with the nodes of the branch that the condition chooses."""
         condition = self.constants.get(node.inputs[0])
         if condition is None:
             self._stop_for_content(node, 0)
@@ -283,5 +282,5 @@ class _Specializer:
 
 
 def _read_by(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
-    """Every value that nodes read or that is an output."""
+    """Return every value that nodes read or that is an output."""
     return {name for node in nodes for name in node.inputs if name} | set(outputs)

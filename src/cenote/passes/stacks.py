@@ -1,4 +1,5 @@
-"""Sums over a stack, as exporters write branches that are added (ESNet, SKNet), as additions.
+"""Sums over a stack, the form in which exporters write branches that are added (ESNet, SKNet), turned
+into additions.
 
     %u = unsqueeze %a, [1]                  ->    %y = add %a, %b
     %v = unsqueeze %b, [1]
@@ -19,7 +20,7 @@ from cenote.passes.cleanup import fresh
 
 
 def add_stacks(graph: Graph) -> Graph:
-    """The graph with additions in place of such sums."""
+    """Return the graph with additions in place of such sums."""
     producers = graph.producers()
     nodes: list[Node] = []
     types = dict(graph.types)
@@ -41,7 +42,7 @@ def add_stacks(graph: Graph) -> Graph:
 
 
 def _stacked(graph: Graph, producers: dict[str, Node], node: Node) -> list[str]:
-    """The values whose stack the node sums; none where it does not."""
+    """Return the values whose stack the node sums; none where it does not."""
     if not isinstance(node.op, ReduceSum) or len(node.inputs) != 1 or node.op.keepdims:
         return []
     stack = producers.get(node.inputs[0])
@@ -51,12 +52,12 @@ def _stacked(graph: Graph, producers: dict[str, Node], node: Node) -> list[str]:
     axis = stack.op.axis % kind.rank
     if [each % kind.rank for each in node.op.axes or ()] != [axis] or len(stack.inputs) < 2:
         return []
-    found = []
+    values = []
     for name in stack.inputs:
         maker = producers.get(name)
         if maker is None or not isinstance(maker.op, Unsqueeze | Reshape):
             return []
         if graph.types.get(maker.inputs[0]) != wanted:
             return []
-        found.append(maker.inputs[0])
-    return found
+        values.append(maker.inputs[0])
+    return values

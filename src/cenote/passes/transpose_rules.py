@@ -1,4 +1,4 @@
-"""How operators work on a value whose axes lie in another order: a rule per kind, for `transposes`."""
+"""Rules for operators on a value whose axes lie in another order, one per kind, for `transposes`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Order = tuple[int, ...]
 
 
 def inverse(order: Order) -> Order:
-    """The order that undoes one."""
+    """Return the order that undoes one."""
     return tuple(order.index(axis) for axis in range(len(order)))
 
 
@@ -36,14 +36,14 @@ def is_identity(order: Order) -> bool:
 
 
 def moves_channels(order: Order) -> bool:
-    """Channels first to last, or back."""
+    """Whether the order moves channels from first to last, or back."""
     rank = len(order)
     return rank in (3, 4, 5) and order in ((0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1)))
 
 
 @dataclass(frozen=True)
 class Turned:
-    """A value that is another one with its axes in another order."""
+    """Value that equals another one with its axes in another order."""
 
     source: str
     order: Order
@@ -51,8 +51,8 @@ class Turned:
 
 @dataclass(frozen=True)
 class Moved:
-    """What an operator becomes on a turned first input: the operator, its further inputs, and the order in which each
-    output has to be read. Empty: the same as the input."""
+    """Replacement of an operator on a transposed first input: the operator, its further inputs, and the order in
+    which each output has to be read. Empty: the same as the input."""
 
     op: Op
     inputs: tuple[str, ...]
@@ -60,20 +60,21 @@ class Moved:
 
 
 class Sinker(Protocol):
-    """What a rule sees of the walk."""
+    """Protocol of the walk, as a rule uses it."""
 
     constants: dict[str, Array]
     types: dict[str, TensorType]
     turned: dict[str, Turned]
 
     def operand(self, name: str, order: Order) -> str | None:
-        """An operand as others that were turned by `order` need it; None where that takes a pass over a map."""
+        """Return an operand in the form that others transposed by `order` need; None where that takes a pass over a
+        map."""
 
     def turn_back(self, name: str, order: Order) -> str:
-        """A whole map turned so that `order` gives it back."""
+        """Return a whole map transposed so that `order` gives it back."""
 
     def constant(self, stem: str, value: Array) -> str:
-        """A new constant."""
+        """Return a new constant."""
 
 
 def _elementwise(sinker: Sinker, node: Node, order: Order) -> Moved | None:
@@ -83,7 +84,7 @@ def _elementwise(sinker: Sinker, node: Node, order: Order) -> Moved | None:
     inputs: list[str] = []
     for name in node.inputs:
         found = sinker.operand(name, order) if name else ""
-        if found is None:  # a whole map in the other order: turned once, if most operands are there already
+        if found is None:  # a whole map in the other order: transposed once, if most operands have it already
             if 2 * turned < len(node.inputs) or sinker.types[name].rank != len(order):
                 return None
             found = sinker.turn_back(name, order)
@@ -92,7 +93,7 @@ def _elementwise(sinker: Sinker, node: Node, order: Order) -> Moved | None:
 
 
 def _along(op: Any, rank: int, order: Order) -> Any:
-    """The operator with its axis where the order says."""
+    """Return the operator with its axis mapped by the order."""
     return replace(op, axis=order[op.axis % rank])
 
 
@@ -111,7 +112,7 @@ def _concat(sinker: Sinker, node: Node, order: Order) -> Moved | None:
 
 
 def _one_axis(sinker: Sinker, node: Node, order: Order) -> Moved | None:
-    """Operators along one axis: Split, Softmax."""
+    """Rule for operators along one axis: Split, Softmax."""
     if getattr(node.op, "flatten", False) or not _first_only(sinker, node):
         return None
     inputs = (sinker.turned[node.inputs[0]].source, *node.inputs[1:])
@@ -119,13 +120,13 @@ def _one_axis(sinker: Sinker, node: Node, order: Order) -> Moved | None:
 
 
 def _scaled(sinker: Sinker, node: Node, order: Order) -> Moved | None:
-    """Quantisation by one scale, or by one per index of an axis."""
+    """Rule for quantisation by one scale, or by one per index of an axis."""
     assert isinstance(node.op, Scaled)
     return None if node.op.block else _one_axis(sinker, node, order)
 
 
 def _first_only(sinker: Sinker, node: Node) -> bool:
-    """Is the first input the turned one, and are all others constant or absent?"""
+    """Whether the first input is the transposed one, and all others are constant or absent."""
     return node.inputs[0] in sinker.turned and all(
         not name or name in sinker.constants for name in node.inputs[1:]
     )
@@ -210,7 +211,7 @@ def _unsqueeze(sinker: Sinker, node: Node, order: Order) -> Moved | None:
 
 
 def _reshape(sinker: Sinker, node: Node, order: Order) -> Moved | None:
-    """Where each run of axes that is joined or cut lies in one piece in the source too."""
+    """Rule for a Reshape whose runs of axes, joined or cut, each are in one piece in the source too."""
     if node.inputs[0] not in sinker.turned:
         return None
     turned, result = sinker.turned[node.inputs[0]], sinker.types[node.outputs[0]].shape
@@ -246,7 +247,7 @@ def _is_one(extent: int) -> bool:
 
 
 def _same(a: int, b: int) -> bool:
-    """Equal whatever the sizes are."""
+    """Whether two extents are equal whatever the sizes are."""
     if is_size(a) and is_size(b):
         return bool(a.terms == b.terms)  # type: ignore[attr-defined]  # Sizes
     return not is_size(a) and not is_size(b) and a == b
@@ -255,8 +256,8 @@ def _same(a: int, b: int) -> bool:
 def _runs(
     before: Sequence[int], after: Sequence[int]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
-    """The shortest runs of axes that a reshape makes of each other, axes of extent 1 left out; None where that depends
-    on sizes."""
+    """Return the shortest runs of axes that a reshape makes of each other, axes of extent 1 left out; None where that
+    depends on sizes."""
     old = [axis for axis, extent in enumerate(before) if not _is_one(extent)]
     new = [axis for axis, extent in enumerate(after) if not _is_one(extent)]
     runs = []
@@ -277,8 +278,8 @@ def _runs(
 
 
 def _placed(tokens: Sequence[int | None]) -> Order:
-    """The order of a result: each of its axes is an axis of what it is read from, or new and of extent 1 (None). New
-    ones go where the order moves channels, if one of two places does."""
+    """Return the order of a result: each of its axes is an axis of its source, or new and of extent 1 (None). New
+    ones go to the place where the order moves channels, if one of two places does."""
     named = [(place,) if token is None else token for place, token in enumerate(tokens)]
     places = range(len(named))
     found = []

@@ -1,4 +1,4 @@
-"""Move transposes of channels behind what does not mind them, until they meet their inverse and both vanish.
+"""Moves transposes of channels behind operators that allow it, until they meet their inverse and both vanish.
 
 Exporters of networks whose channels lie last surround every convolution and pool by a transpose to channels first and
 one back:
@@ -35,7 +35,7 @@ from cenote.passes.transpose_rules import RULES, Order, Turned, inverse, is_iden
 
 
 def sink_transposes(graph: Graph) -> Graph:
-    """The graph with fewer transposes, or itself."""
+    """Return the graph with fewer transposes, or itself."""
     before = _count(graph.nodes)
     if not before:
         return graph
@@ -57,9 +57,11 @@ class _Walk:
         self.types: dict[str, TensorType] = dict(graph.types)
         self.taken = set(graph.values())
         self.turned: dict[str, Turned] = {}
-        self.flat: dict[str, tuple[Turned, Node]] = {}  # turned maps that were flattened, and by which node
-        self.made: dict[str, str] = {}  # turned values that had to be made after all
-        self.views: dict[str, Node] = {}  # what only gives a turned map another shape
+        self.flat: dict[
+            str, tuple[Turned, Node]
+        ] = {}  # transposed maps that were flattened, and the nodes that did so
+        self.made: dict[str, str] = {}  # transposed values that had to be made after all
+        self.views: dict[str, Node] = {}  # nodes that only give a transposed map another shape
 
     def result(self) -> Graph:
         for node in self.graph.nodes:
@@ -86,7 +88,7 @@ class _Walk:
     # ---- values -----------------------------------------------------------------------------------------------------
 
     def real(self, name: str) -> str:
-        """A value as the graph means it, made now if it is only known as another one turned."""
+        """Return a value in the graph's own order, made now if it is only known as another one transposed."""
         if name in self.flat:
             _, node = self.flat.pop(name)
             self.nodes.append(replace(node, inputs=(self.real(node.inputs[0]), *node.inputs[1:])))
@@ -98,7 +100,7 @@ class _Walk:
             return turned_one.source
         if name not in self.made:
             self.made[name] = name
-            if name in self.views:  # its map is turned instead: where the map is made, that costs least
+            if name in self.views:  # its map is transposed instead: where the map is made, that costs least
                 node = self.views[name]
                 self.nodes.append(replace(node, inputs=(self.real(node.inputs[0]), *node.inputs[1:])))
             else:
@@ -106,7 +108,7 @@ class _Walk:
         return self.made[name]
 
     def _emit_turned(self, turned: Turned, name: str) -> None:
-        """The node that turns; where only axes of extent 1 move, no element does."""
+        """Write the node that transposes; where only axes of extent 1 move, no element does."""
         shape = self.types[turned.source].shape
         moving = [axis for axis in turned.order if is_size(shape[axis]) or shape[axis] != 1]
         units = [axis for axis in range(len(shape)) if axis not in moving]
@@ -123,7 +125,7 @@ class _Walk:
         self.nodes.append(Node(Unsqueeze(), (squeezed, self.constant(name, np.array(back))), (name,)))
 
     def source(self, name: str) -> Turned:
-        """What a value is, turned; itself in its own order if nothing is known."""
+        """Return a value as a transposed other one; as itself in its own order if nothing is known."""
         return self.turned.get(name) or Turned(name, tuple(range(self.rank(name))))
 
     def rank(self, name: str) -> int:
@@ -188,8 +190,8 @@ class _Walk:
         return True
 
     def operand(self, name: str, order: Order) -> str | None:
-        """An operand of an elementwise operator whose other operands were turned by `order`; None where it would take a
-        pass over a whole map."""
+        """Return an operand of an elementwise operator whose other operands are transposed by `order`; None where it
+        would take a pass over a whole map."""
         turned = self.turned.get(name)
         if turned is not None and turned.order == order:
             return turned.source
@@ -211,17 +213,18 @@ class _Walk:
         return back
 
     def turn_back(self, name: str, order: Order) -> str:
-        """A whole map turned so that `order` gives it back."""
-        found, real, read = self.name(name), self.real(name), inverse(order)
+        """Return a whole map transposed so that `order` gives it back."""
+        fresh_name, real, read = self.name(name), self.real(name), inverse(order)
         shape = self.types[real].shape
-        self.types[found] = TensorType(self.types[real].dtype, tuple(shape[axis] for axis in read))
-        self.nodes.append(Node(Transpose(read), (real,), (found,)))
-        return found
+        self.types[fresh_name] = TensorType(self.types[real].dtype, tuple(shape[axis] for axis in read))
+        self.nodes.append(Node(Transpose(read), (real,), (fresh_name,)))
+        return fresh_name
 
     # ---- a flattened map and the product that reads it --------------------------------------------------------------
 
     def _flatten(self, node: Node) -> bool:
-        """Remember (N, H, W, C) made (N, H * W * C): a linear layer can have its weights' rows moved instead."""
+        """Remember a flattening of (N, H, W, C) to (N, H * W * C): a linear layer can have its weights' rows moved
+        instead."""
         if not isinstance(node.op, Reshape | Flatten) or node.inputs[0] not in self.turned:
             return False
         turned = self.turned[node.inputs[0]]

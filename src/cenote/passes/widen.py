@@ -59,7 +59,7 @@ def _is_float(kind: TensorType | None, sizes: Collection[int]) -> bool:
 
 
 class _Widener:
-    """`sizes`: bytes of the floats that are put in float32."""
+    """Rewriter to float32. `sizes`: bytes of the floats that become float32."""
 
     def __init__(self, graph: Graph, sizes: Collection[int]) -> None:
         self.graph, self.sizes = graph, sizes
@@ -67,7 +67,7 @@ class _Widener:
         self.types = dict(graph.types)
         self.constants: dict[str, Array] = dict(graph.constants)
         self.wide: dict[str, str] = {}  # the names of values in float32
-        self.made: set[str] = set()  # values of other floats that only exist in float32 so far
+        self.made: set[str] = set()  # values of other floats that exist only in float32 so far
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -82,7 +82,7 @@ class _Widener:
         return values.replace(types=types)
 
     def _widened(self, node: Node) -> bool:
-        """Put the node in float32, if it gives the same types for float32 as for the others."""
+        """Compute the node in float32, if it gives the same types for float32 as for the others."""
         inputs = self.graph.input_types(node)
         outputs = [self.graph.type_of(name) for name in node.outputs]
         if not any(map(self._goes, inputs)) or not any(map(self._goes, outputs)) or isinstance(node.op, Cast):
@@ -107,8 +107,8 @@ class _Widener:
         return True
 
     def _cast(self, node: Node) -> bool:
-        """A cast between float32 and float64, where the latter is put in float32: none at all. Casts to 16 bits round,
-        as the model asks for."""
+        """Drop a cast between float32 and float64, where the latter becomes float32. Casts to 16 bits round, as the
+        model asks."""
         if not isinstance(node.op, Cast) or not node.inputs[0]:
             return False
         source, result = self.graph.type_of(node.inputs[0]), self.graph.type_of(node.outputs[0])
@@ -127,14 +127,14 @@ class _Widener:
         return _is_float(kind, self.sizes)
 
     def _type_in_float32(self, kind: TensorType | None) -> TensorType | None:
-        """The type in float32, if it is one of those that are put in it."""
+        """Return the type in float32, if it is one of those that become float32."""
         if kind is None or not self._goes(kind):
             return kind
         value = None if kind.value is None else kind.value.astype(np.float32)
         return TensorType(FLOAT32, kind.shape, value)
 
     def _fresh(self, name: str) -> str:
-        """The name of a node's output in float32."""
+        """Return the name of a node's output in float32."""
         wide = f"{name}~wide"
         self.types[wide] = TensorType(FLOAT32, self.graph.types[name].shape)
         self.wide[name] = wide
@@ -142,7 +142,7 @@ class _Widener:
         return wide
 
     def _in_float32(self, name: str) -> str:
-        """The value in float32."""
+        """Return the value in float32."""
         if name not in self.wide:
             wide = self.wide[name] = f"{name}~wide"
             if name in self.constants:
