@@ -1,5 +1,5 @@
-"""Decoders of the operators that TensorFlow and TensorFlow Lite have in common. The two formats differ in how an input
-or an attribute is found: that is `Site`'s."""
+"""Decoders of the operators that TensorFlow and TensorFlow Lite have in common. The formats differ in the access to
+inputs and attributes: `Site` abstracts it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cenote.frontends.strided_slice import TO_END, apply_strided, as_int64, slic
 
 
 class Site(Protocol):
-    """An operator of a file with its inputs and attributes: what a decoder works on."""
+    """An operator of a file with its inputs and attributes: the input of a decoder."""
 
     name: str
 
@@ -25,50 +25,50 @@ class Site(Protocol):
     def builder(self) -> GraphBuilder: ...
 
     def has(self, index: int) -> bool:
-        """Whether there is an input of this index."""
+        """Return whether there is an input of this index."""
 
     def x(self, index: int = 0) -> str:
-        """The value of an input."""
+        """Return the value of an input."""
 
     def stored(self, index: int) -> str:
-        """The value of an input as the file has it: of a quantised tensor the integers."""
+        """Return the value of an input as stored in the file: the integers of a quantised tensor."""
 
     def values(self) -> list[str]:
-        """The values of all inputs."""
+        """Return the values of all inputs."""
 
     def known(self, index: int) -> Array | None:
-        """The content of an input that is constant, None of others."""
+        """Return the content of an input that is constant, None for others."""
 
     def need(self, index: int, what: str) -> Array:
-        """The content of an input that must be constant. Raises UnsupportedError where it is not."""
+        """Return the content of an input that must be constant. Raises UnsupportedError where it is not."""
 
     def numbers(self, index: int, what: str) -> tuple[int, ...]:
-        """The content of an input of integers that must be constant."""
+        """Return the content of an input of integers that must be constant."""
 
     def number(self, index: int, what: str) -> int:
-        """The content of an input that must be one constant integer."""
+        """Return the content of an input that must be one constant integer."""
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """An integer among the attributes."""
+        """Return an integer attribute."""
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """A truth value among the attributes."""
+        """Return a boolean attribute."""
 
     def real(self, name: str, default: float | None = None) -> float:
-        """A float among the attributes."""
+        """Return a float attribute."""
 
     def result_dtype(self, attribute: str, default: int | None = None) -> np.dtype[Any]:
-        """The element type of output 0; `attribute` names it where the format has it as one."""
+        """Return the element type of output 0; `attribute` names it where the format has such an attribute."""
 
     def names(self, count: int) -> list[str]:
-        """Names of so many outputs."""
+        """Return names of so many outputs."""
 
     def pictures(self) -> ChannelsLast:
-        """Operators on pictures in the order of axes that the operator has."""
+        """Return a builder of operators on pictures in the operator's order of axes."""
 
     @property
     def is_float(self) -> bool:
-        """Whether input 0 stands for floats."""
+        """True if input 0 represents floats."""
 
 
 D = TypeVar("D")
@@ -77,7 +77,7 @@ DecodeMany = Callable[[Site], Sequence[str]]
 
 
 def each(names: str, decode: Callable[[str], D]) -> dict[str, D]:
-    """Rows of a table: a decoder for each name."""
+    """Return rows of a table: a decoder for each name."""
     return {name: decode(name) for name in names.split()}
 
 
@@ -85,44 +85,44 @@ def each(names: str, decode: Callable[[str], D]) -> dict[str, D]:
 
 
 def plain(op: str, **attributes: Any) -> Decode:
-    """An operator of the same inputs."""
+    """Return a decoder for an operator of the same inputs."""
     return lambda site: site.builder.add(op, *site.values(), name=site.name, **attributes)
 
 
 def after(inner: str, outer: str) -> Decode:
-    """outer(inner(inputs))."""
+    """Return a decoder of outer(inner(inputs))."""
     return lambda site: site.builder.add(outer, site.builder.add(inner, *site.values()), name=site.name)
 
 
 def clip(low: float, high: float) -> Decode:
-    """Numbers between two bounds."""
+    """Return a decoder that clips numbers between two bounds."""
     return lambda site: pieces.clipped(site.builder, site.x(), low, high, site.name)
 
 
 def leaky(site: Site) -> str:
-    """LeakyRelu."""
+    """Decode LeakyRelu."""
     return site.builder.add("LeakyRelu", site.x(), name=site.name, alpha=site.real("alpha", 0.2))
 
 
 def square(site: Site) -> str:
-    """x * x."""
+    """Decode x * x."""
     return site.builder.add("Mul", site.x(), site.x(), name=site.name)
 
 
 def squared_difference(site: Site) -> str:
-    """(x - y) squared."""
+    """Decode (x - y) squared."""
     x, y = site.values()
     return pieces.squared_difference(site.builder, x, y, site.name)
 
 
 def floor_division(site: Site) -> str:
-    """x / y rounded down."""
+    """Decode x / y rounded down."""
     x, y = site.values()
     return pieces.floor_division(site.builder, x, y, site.is_float, site.name)
 
 
 def cast(site: Site) -> str:
-    """The same numbers in another type."""
+    """Decode a conversion of numbers to another type."""
     return site.builder.cast(site.x(), site.result_dtype("DstT"), site.name)
 
 
@@ -130,30 +130,30 @@ def cast(site: Site) -> str:
 
 
 def reduction(op: str) -> Decode:
-    """A reduction over axes that input 1 lists; none of them: x itself."""
+    """Return a decoder of a reduction over the axes that input 1 lists; without axes the result is x itself."""
 
     def decode(site: Site) -> str:
         axes = site.numbers(1, "the axes")
         if not axes:
             return site.x()
-        given = site.builder.constant(np.array(axes, np.int64))
-        return site.builder.add(op, site.x(), given, name=site.name, keepdims=int(site.flag("keep_dims")))
+        listed = site.builder.constant(np.array(axes, np.int64))
+        return site.builder.add(op, site.x(), listed, name=site.name, keepdims=int(site.flag("keep_dims")))
 
     return decode
 
 
 def arg(op: str) -> Decode:
-    """Index of the largest or smallest element along the axis that input 1 gives."""
+    """Return a decoder of the index of the largest or smallest element along the axis that input 1 gives."""
 
     def decode(site: Site) -> str:
-        found = site.builder.add(op, site.x(), axis=site.number(1, "the axis"), keepdims=0)
-        return site.builder.cast(found, site.result_dtype("output_type", 9), site.name)
+        index = site.builder.add(op, site.x(), axis=site.number(1, "the axis"), keepdims=0)
+        return site.builder.cast(index, site.result_dtype("output_type", 9), site.name)
 
     return decode
 
 
 def top_k(site: Site) -> list[str]:
-    """The k largest elements of the last axis, and their indices."""
+    """Decode the k largest elements of the last axis, and their indices."""
     names = site.names(2)
     count = site.builder.constant(np.array([site.number(1, "k")], np.int64))
     values, indices = site.builder.add_many("TopK", (site.x(), count), (names[0], ""), axis=-1, largest=1)
@@ -161,19 +161,19 @@ def top_k(site: Site) -> list[str]:
 
 
 def cumulate(site: Site) -> str:
-    """CumSum along the axis that input 1 gives."""
+    """Decode CumSum along the axis that input 1 gives."""
     axis = site.builder.constant(np.array(site.number(1, "the axis"), np.int64))
     flags = {name: int(site.flag(name)) for name in ("exclusive", "reverse")}
     return site.builder.add("CumSum", site.x(), axis, name=site.name, **flags)
 
 
 def reverse(site: Site) -> str:
-    """The elements of axes from last to first."""
+    """Decode the reversal of the elements of axes."""
     return pieces.reversed_along(site.builder, site.x(), site.numbers(1, "the axes"), site.name)
 
 
 def one_hot(site: Site) -> str:
-    """Inputs: indices, depth, the value on, the value off."""
+    """Decode OneHot. Inputs: indices, depth, the value on, the value off."""
     builder = site.builder
     depth = builder.constant(np.array(site.number(1, "the depth"), np.int64))
     off, on = (builder.need(site.x(index), "a value").reshape(()) for index in (3, 2))
@@ -185,41 +185,41 @@ def one_hot(site: Site) -> str:
 
 
 def squeezed(site: Site, axes: Sequence[int]) -> str:
-    """x without these axes, or without all of extent 1."""
-    given = (site.builder.constant(np.array(axes, np.int64)),) if axes else ()
-    return site.builder.add("Squeeze", site.x(), *given, name=site.name)
+    """Add x without these axes, or without all of extent 1."""
+    listed = (site.builder.constant(np.array(axes, np.int64)),) if axes else ()
+    return site.builder.add("Squeeze", site.x(), *listed, name=site.name)
 
 
 def expand_dims(site: Site) -> str:
-    """x with one more axis, where input 1 says."""
+    """Decode x with one more axis, at the place that input 1 gives."""
     axes = site.builder.constant(np.array([site.number(1, "the axis")], np.int64))
     return site.builder.add("Unsqueeze", site.x(), axes, name=site.name)
 
 
 def transpose(site: Site) -> str:
-    """x with its axes in another order."""
+    """Decode x with its axes in another order."""
     return site.builder.add("Transpose", site.x(), name=site.name, perm=site.numbers(1, "the order of axes"))
 
 
 def shape(site: Site) -> str:
-    """The extents of x."""
-    found = site.builder.add("Shape", site.stored(0))
-    return site.builder.cast(found, site.result_dtype("out_type", 3), site.name)
+    """Decode the extents of x."""
+    extents = site.builder.add("Shape", site.stored(0))
+    return site.builder.cast(extents, site.result_dtype("out_type", 3), site.name)
 
 
 def tile(site: Site) -> str:
-    """x repeated along its axes."""
+    """Decode the repetition of x along its axes."""
     return site.builder.add("Tile", site.x(), as_int64(site.builder, site.stored(1)), name=site.name)
 
 
 def fill(site: Site) -> str:
-    """Inputs: a shape, the number that fills it."""
+    """Decode a filled tensor. Inputs: a shape, the number that fills it."""
     return site.builder.add("Expand", site.x(1), as_int64(site.builder, site.stored(0)), name=site.name)
 
 
 def broadcast_to(site: Site) -> str:
-    """x in another shape. Unlike ONNX's Expand it is never larger than asked for; TensorFlow refuses what does not
-    fit."""
+    """Decode x in another shape. ONNX's Expand could give a larger one; TensorFlow refuses shapes that do not fit, so
+    the result is the requested shape."""
     return site.builder.add("Expand", site.x(), as_int64(site.builder, site.stored(1)), name=site.name)
 
 
@@ -227,7 +227,7 @@ def broadcast_to(site: Site) -> str:
 
 
 def split(count: str) -> DecodeMany:
-    """Equal parts. Inputs: the axis, x; the attribute `count` says how many."""
+    """Return a decoder of equal parts. Inputs: the axis, x; the attribute `count` has their number."""
 
     def decode(site: Site) -> Sequence[str]:
         axis, parts = site.number(0, "the axis"), site.integer(count)
@@ -237,24 +237,24 @@ def split(count: str) -> DecodeMany:
 
 
 def split_v(site: Site) -> Sequence[str]:
-    """Parts of these sizes. Inputs: x, the sizes, the axis."""
+    """Decode parts of these sizes. Inputs: x, the sizes, the axis."""
     sizes, axis = site.numbers(1, "the sizes"), site.number(2, "the axis")
     return pieces.split(site.builder, site.x(), sizes, axis, site.names(len(sizes)))
 
 
 def pack(site: Site) -> str:
-    """Tensors of one shape side by side along a new axis."""
+    """Decode the stacking of tensors of one shape along a new axis."""
     return pieces.stacked(site.builder, site.values(), site.integer("axis", 0), site.name)
 
 
 def unpack(site: Site) -> Sequence[str]:
-    """The slices of an axis, without it."""
+    """Decode the slices of an axis, without it."""
     names = site.names(site.integer("num"))
     return pieces.unstacked(site.builder, site.x(), site.integer("axis", 0), names)
 
 
 def slice_(site: Site) -> str:
-    """Inputs: x, where the part begins, its size, which is -1 for all that is left."""
+    """Decode a part of x. Inputs: x, its begin, its size, where -1 means up to the end."""
     if site.known(1) is None or site.known(2) is None:
         return _slice_of_computed_size(site)
     begin, size = site.numbers(1, "the begin"), site.numbers(2, "the size")
@@ -274,11 +274,12 @@ def _slice_of_computed_size(site: Site) -> str:
 
 
 def strided_slice(site: Site) -> str:
-    """Inputs: x, bounds, steps; masks say what is ignored, added and dropped."""
+    """Decode a strided slice. Inputs: x, bounds, steps; masks mark bounds to ignore, axes to add and axes to drop."""
     names = ("begin", "end", "ellipsis", "new_axis", "shrink")
     keys = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
     masks = {name: site.integer(key, 0) for name, key in zip(names, keys, strict=True)}
-    is_size = site.flag("offset")  # TensorFlow Lite: the end counts from the beginning
+    # TensorFlow Lite: the end counts from the begin.
+    is_size = site.flag("offset")
     if site.known(1) is None or site.known(2) is None:
         if is_size:
             raise UnsupportedError("computed bounds together with ends that count from the beginning")
@@ -291,7 +292,7 @@ def strided_slice(site: Site) -> str:
 
 
 def _computed_slice(site: Site, masks: Mapping[str, int]) -> str:
-    """Bounds that are computed when the model runs: plain slices only."""
+    """Add a slice whose bounds are computed when the model runs: plain slices only."""
     steps = site.numbers(3, "the strides")
     if masks["ellipsis"] or masks["new_axis"] or masks["shrink"]:
         raise UnsupportedError("computed bounds together with an ellipsis, a new axis or a dropped one")
@@ -305,13 +306,13 @@ def _computed_slice(site: Site, masks: Mapping[str, int]) -> str:
             whole = builder.constant(np.full(count, everything, np.int64))
             bound = builder.add("Where", chosen, whole, bound)
         bounds.append(bound)
-    given = builder.constant(np.array(steps, np.int64))
-    return builder.add("Slice", site.x(), *bounds, axes, given, name=site.name)
+    stride = builder.constant(np.array(steps, np.int64))
+    return builder.add("Slice", site.x(), *bounds, axes, stride, name=site.name)
 
 
 def padded(site: Site, mode: str) -> str:
-    """x between (begin, end) more elements per axis, which input 1 lists: `mode` "constant" (0 or input 2), "reflect",
-    "symmetric"."""
+    """Add x between (begin, end) more elements per axis, which input 1 lists: `mode` "constant" (0 or input 2),
+    "reflect", "symmetric"."""
     pads = site.need(1, "the paddings")
     if pads.ndim != 2 or pads.shape[1] != 2:
         raise ModelError(f"paddings of shape {list(pads.shape)}; they are (begin, end) per axis")
@@ -323,7 +324,7 @@ def padded(site: Site, mode: str) -> str:
 
 
 def pad(site: Site) -> str:
-    """x between zeros, or between the number that input 2 gives."""
+    """Decode x between zeros, or between the number that input 2 gives."""
     return padded(site, "constant")
 
 
@@ -331,7 +332,7 @@ def pad(site: Site) -> str:
 
 
 def resize(mode: str) -> Decode:
-    """A picture in the size that input 1 gives."""
+    """Return a decoder of a picture in the size that input 1 gives."""
     return lambda site: site.pictures().resize(
         site.x(),
         site.stored(1),
@@ -343,15 +344,15 @@ def resize(mode: str) -> Decode:
 
 
 def depth(op: str) -> Decode:
-    """SpaceToDepth and DepthToSpace."""
+    """Return a decoder of SpaceToDepth or DepthToSpace."""
     return lambda site: site.pictures().on_first(
         op, site.x(), 4, name=site.name, blocksize=site.integer("block_size")
     )
 
 
 def lrn(radius: str) -> Decode:
-    """Local response normalisation; the attribute `radius` names that of the sum over 2 * radius + 1 channels, by which
-    ONNX divides alpha."""
+    """Return a decoder of local response normalisation; the attribute `radius` has that of the sum over 2 * radius +
+    1 channels, by which ONNX divides alpha."""
 
     def decode(site: Site) -> str:
         size = 2 * site.integer(radius, 5) + 1

@@ -1,1 +1,2 @@
-"""TensorFlow models without TensorFlow: GraphDef files, SavedModel folders, MetaGraphDefs with checkpoints."""
+"""Reader of TensorFlow models, without TensorFlow: GraphDef files, SavedModel folders, MetaGraphDefs with
+checkpoints."""

@@ -1,11 +1,11 @@
-"""Branches whose condition is computed when the model runs (`tf.cond` on a placeholder): a Switch before each value
-that a branch takes, a Merge behind each that it makes; and If.
+"""Branches whose condition is computed when the model runs (`tf.cond` on a placeholder): a Switch before each input
+of a branch, a Merge behind each of its outputs; and If.
 
-    %t, %f = Switch %x, %c          the nodes between know in which branches they lie, and for each Merge
+    %t, %f = Switch %x, %c          the nodes between record the branches that they are in, and for each Merge
     %m = Merge(g(%f), h(%t))        ->    %m = if %c { h(%x) } else { g(%x) }
 
-The nodes of both branches are imported like others. When all are there, what lies between the Switches and the Merges
-of one call becomes the two bodies of one node (`graph/conditional.py`), of which a run computes the one that is chosen.
+The nodes of both branches are imported like others. Then the nodes between the Switches and the Merges of one call
+become the two bodies of one node (`graph/conditional.py`), of which a run computes the chosen one.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from cenote.graph.graph import Node
 from cenote.ops.movement.reshape import Identity
 
 Sides = tuple[tuple[str, bool], ...]
-"""Branches around something, the outermost first: the value of the condition, and whether it is taken where that holds.
-"""
+"""Branches around a node, the outermost first: the value of the condition, and whether the branch is taken where it
+holds."""
 
 
 def around(*sides: Sides) -> Sides:
-    """All of these branches."""
+    """Return all of these branches, without duplicates."""
     return tuple(dict.fromkeys(each for some in sides for each in some))
 
 
 @dataclass
 class _Merge:
-    """A value of either branch as one: `made` is what `ways[True]` or `ways[False]` is."""
+    """A value that comes from either branch: `made` is `ways[True]` or `ways[False]`."""
 
     condition: str
     sides: Sides
@@ -43,37 +43,39 @@ class _Merge:
 
 
 class Branches:
-    """The undecided branches of a graph in the making."""
+    """The undecided branches of a graph under construction."""
 
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
-        self.sides: dict[str, Sides] = {}  # of nodes that lie in branches, by their first output
+        # Branches of the nodes that are in some, by the nodes' first outputs.
+        self.sides: dict[str, Sides] = {}
         self.merges: list[_Merge] = []
 
     def note(self, since: int, sides: Sides) -> None:
-        """The nodes that the builder has made since then lie in these branches."""
+        """Record that the nodes which the builder has made since then are in these branches."""
         if sides:
             for node in self.builder.nodes[since:]:
                 self.sides.setdefault(node.outputs[0], sides)
 
     def refused(self, error: UnsupportedError, label: str) -> str:
-        """A value of a branch that Cenote cannot compute: an error when the branch is taken."""
+        """Add a value of a branch that Cenote cannot compute: an error when the branch is taken."""
         value = self.builder.name(label)
         self.builder.nodes.append(refusal(error, (value,), label))
         return value
 
     def merged(self, condition: str, sides: Sides, ways: tuple[str, str], label: str) -> str:
-        """The value that is `ways[1]` where the condition holds, else `ways[0]`."""
+        """Return the value that is `ways[1]` where the condition holds, else `ways[0]`."""
         if ways[0] == ways[1]:
             return ways[0]
         made = self.builder.name(label)
         self.merges.append(_Merge(condition, sides, ways, made, label))
-        self.builder.nodes.append(Node(Identity(), (made,), (made,), label))  # until `structured` is asked
+        # A placeholder until `structured` is called.
+        self.builder.nodes.append(Node(Identity(), (made,), (made,), label))
         self.sides[made] = sides
         return made
 
     def structured(self) -> None:
-        """Put branches in the place of the nodes between Switches and Merges, the innermost first."""
+        """Replace the nodes between Switches and Merges by branches, the innermost first."""
         if not self.merges:
             return
         nodes = {node.outputs[0]: node for node in self.builder.nodes}
@@ -86,7 +88,7 @@ class Branches:
     def _groups(
         self, merges: Sequence[_Merge], nodes: dict[str, Node], makers: dict[str, str]
     ) -> Iterator[list[tuple[_Merge, tuple[list[str], list[str]]]]]:
-        """Merges that share nodes of a branch belong to one call of tf.cond."""
+        """Yield groups of merges that share nodes of a branch: they belong to one call of tf.cond."""
         owner: dict[str, int] = {}
         groups: dict[int, list[tuple[_Merge, tuple[list[str], list[str]]]]] = {}
         for number, merge in enumerate(merges):
@@ -100,17 +102,17 @@ class Branches:
         yield from groups.values()
 
     def _inside(self, merge: _Merge, side: bool, nodes: dict[str, Node], makers: dict[str, str]) -> list[str]:
-        """The nodes of a branch that a merge needs, by their first outputs."""
+        """Return the nodes of a branch that a merge needs, by their first outputs."""
         here = (merge.condition, side)
-        found: dict[str, None] = {}
+        inside: dict[str, None] = {}
         stack = [merge.ways[side]]
         while stack:
             name = makers.get(stack.pop())
-            if name is None or name in found or here not in self.sides.get(name, ()):
+            if name is None or name in inside or here not in self.sides.get(name, ()):
                 continue
-            found[name] = None
+            inside[name] = None
             stack.extend(nodes[name].inputs)
-        return list(found)
+        return list(inside)
 
     def _put(
         self,
@@ -118,7 +120,7 @@ class Branches:
         nodes: dict[str, Node],
         makers: dict[str, str],
     ) -> None:
-        """One node for the merges of a group, with the nodes that they need inside of it."""
+        """Add one node for the merges of a group, with the nodes that they need inside of it."""
         first, made = group[0][0], tuple(merge.made for merge, _ in group)
         bodies = []
         for side in (False, True):
@@ -134,8 +136,8 @@ class Branches:
         makers.update(dict.fromkeys(made, made[0]))
 
     def condition_of(self, ways: Sequence[Sides]) -> tuple[str, Sides, bool]:
-        """Which condition chooses between two values that lie in these branches, the branches around both, and whether
-        the first is the one that is taken where it holds."""
+        """Return the condition that chooses between two values in these branches, the branches around both, and
+        whether the first value is the one that is taken where it holds."""
         first, second = ways
         both = around(first, second)
         certain = [(c, side) for c, side in both if (c, side) in first and (c, not side) in second]
@@ -147,13 +149,13 @@ class Branches:
         return condition, outer, side if (condition, side) in first else not side
 
     def index(self, condition: str, first_is_true: bool) -> str:
-        """Which input of a Merge is alive: an int32."""
+        """Return the index of the taken input of a Merge: an int32."""
         chosen = self.builder.add("Not", condition) if first_is_true else condition
         return self.builder.cast(chosen, np.dtype(np.int32))
 
 
 def _sorted(nodes: dict[str, Node], makers: dict[str, str]) -> list[Node]:
-    """Nodes in an order in which each comes after those that it reads from."""
+    """Return nodes in an order in which each comes after those that it reads from."""
     done: dict[str, Node] = {}
     waiting: set[str] = set()
     for wanted in nodes:

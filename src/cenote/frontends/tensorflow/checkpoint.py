@@ -1,9 +1,9 @@
 """Values of variables: TensorFlow's checkpoints (`name.index` and `name.data-00000-of-00001`).
 
-The index is a sorted table in the format of LevelDB (github.com/google/leveldb, doc/table_format.md): blocks of entries
-whose keys share prefixes, an index block with a handle for each, a footer of 48 bytes. A value is a BundleEntryProto,
-which says where in the data files the tensor lies. Tensors are read when they are asked for, each into an array of its
-own.
+The index is a sorted table in the format of LevelDB (github.com/google/leveldb, doc/table_format.md): blocks of
+entries whose keys share prefixes, an index block with a handle for each, a footer of 48 bytes. A value is a
+BundleEntryProto, which has the tensor's place in the data files. Tensors are read when they are requested, each into
+a separate array.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from cenote.frontends.wire import IrregularError, varint
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER, _TRAILER = 48, 5
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_LARGEST = 256 << 20  # bytes of an index
+# Bytes of an index.
+_LARGEST = 256 << 20
 
 
 class Checkpoint:
     """The variables of a checkpoint, by name.
 
-    Raises ModelError for files that are missing, damaged or no checkpoint, UnsupportedError for compressed indices and
+    Raises ModelError for files that are missing, damaged or no checkpoint, UnsupportedError for compressed indices
+    and
     variables in slices.
     """
 
@@ -54,14 +56,14 @@ class Checkpoint:
             raise ModelError(f"{path.name}: a variable's name is no text") from error
 
     def files(self) -> list[Path]:
-        """The files that hold the values."""
+        """Return the files that hold the values."""
         return [self._shard(index) for index in range(self.shards)]
 
     def _shard(self, index: int) -> Path:
         return self.prefix.with_name(f"{self.prefix.name}.data-{index:05}-of-{self.shards:05}")
 
     def read(self, name: str) -> Array | None:
-        """The value of a variable; None where there is no such variable."""
+        """Return the value of a variable; None where there is no such variable."""
         if name not in self.entries:
             return None
         entry = parse_bytes(self.entries[name], "BundleEntryProto")
@@ -74,9 +76,8 @@ class Checkpoint:
         return from_bytes(self._bytes(entry, what), dtype_of(entry.dtype, what), shape, what)
 
     def keys_by_name(self) -> dict[str, str]:
-        """Keys by the full name of the variable, from the graph of objects that TensorFlow 2 keeps beside the
-        values.
-        """
+        """Return keys by the full name of the variable, from the graph of objects that TensorFlow 2 stores beside the
+        values."""
         if _OBJECTS not in self.entries:
             return {}
         content = self._bytes(parse_bytes(self.entries[_OBJECTS], "BundleEntryProto"), _OBJECTS).tobytes()
@@ -84,7 +85,8 @@ class Checkpoint:
             length, used = varint(content, 0)
         except IrregularError as error:
             raise ModelError(f"{_OBJECTS} is damaged") from error
-        text = content[used + 4 : used + 4 + length]  # behind the length lies its checksum
+        # Behind the length there is its checksum.
+        text = content[used + 4 : used + 4 + length]
         objects = parse_bytes(text, "TrackableObjectGraph")
         return {each.full_name: each.checkpoint_key for node in objects.nodes for each in node.attributes}
 
@@ -114,12 +116,13 @@ def _read(path: Path, most: int) -> bytes:
 
 
 def _entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a table, in order."""
+    """Yield keys and values of a table, in order."""
     if len(table) < _FOOTER or struct.unpack_from("<Q", table, len(table) - 8)[0] != _MAGIC:
         raise IrregularError
     footer = table[-_FOOTER:]
     _, used = varint(footer, 0)
-    _, used = varint(footer, used)  # the handle of the meta index, which nothing here needs
+    # The handle of the meta index, which is not used here.
+    _, used = varint(footer, used)
     offset, used = varint(footer, used)
     size, _ = varint(footer, used)
     for _, handle in _block(table, offset, size):

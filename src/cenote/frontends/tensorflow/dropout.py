@@ -1,11 +1,11 @@
-"""Dropout as versions of TensorFlow write it out, in graphs that were saved for training: it goes.
+"""Removal of dropout, in the forms of TensorFlow's versions, from graphs that were saved for training.
 
     x / keep * floor(keep + random)                    TensorFlow 1
     x * scale * cast(random >= rate)                   from 1.13 on
     where(random >= rate, x * scale, 0)                TensorFlow 2
 
-Random numbers, and what arithmetic with numbers makes of them, are Noise, until they meet a tensor in a product or a
-choice: that is x then.
+Random numbers, and the results of arithmetic on them with numbers, are Noise, until they meet a tensor in a product
+or a choice: that becomes x.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from cenote.core.errors import UnsupportedError
 from cenote.frontends.tensorflow.nodes import MET_NOISE, Decode, NodeSite, Noise, Value
 
 _RANDOM = (
-    "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "StatelessRandomUniformV2", "StatelessRandomUniform",
-)  # fmt: skip
+    "RandomUniform",
+    "RandomStandardNormal",
+    "TruncatedNormal",
+    "StatelessRandomUniformV2",
+    "StatelessRandomUniform",
+)
 _STILL_NOISE = frozenset(
     ["Add", "AddV2", "Sub", "Floor", "Greater", "GreaterEqual", "Less", "LessEqual", "Cast", "Reshape"]
-)  # fmt: skip
+)
 
 
 def met_noise(site: NodeSite) -> Value:
-    """What an operation on noise makes."""
+    """Return the result of an operation on noise."""
     others = [index for index, value in enumerate(site.inputs) if not isinstance(value, Noise)]
     if site.op in _STILL_NOISE:
         return Noise()
@@ -38,7 +42,7 @@ def met_noise(site: NodeSite) -> Value:
 
 
 def _unscaled(site: NodeSite, index: int) -> Value:
-    """The tensor that dropout scales, before it does."""
+    """Return the tensor that dropout scales, unscaled."""
     references = [each for each in site.scope.nodes[site.node].input if not each.startswith("^")]
     name, _ = site.scope.place(references[index])
     node = site.scope.nodes.get(name)

@@ -1,5 +1,5 @@
-"""What a caller names as inputs and outputs of a graph, as users of TensorFlow name what they feed and fetch: "node",
-"node:0" or "scope/node:1", any tensor."""
+"""Names of a graph's inputs and outputs as users of TensorFlow write feeds and fetches: "node", "node:0" or
+"scope/node:1", any tensor."""
 
 from __future__ import annotations
 
@@ -12,12 +12,26 @@ from cenote.core.errors import ArgumentError, UnsupportedError, near
 from cenote.core.types import Dimension
 from cenote.frontends.tensorflow.tensors import dtype_of, shape_of
 
-# Attributes that say which type an operation makes, the first that it has.
+# Attributes with the type of an operation's result; the first that it has counts.
 _TYPES = ("DstT", "dtype", "out_type", "output_type", "Tout", "T")
 _BOOLEAN = frozenset(
-    ["Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalNot", "LogicalAnd", "LogicalOr",
-     "IsNan", "IsInf", "IsFinite", "All", "Any"]
-)  # fmt: skip
+    [
+        "Equal",
+        "NotEqual",
+        "Less",
+        "LessEqual",
+        "Greater",
+        "GreaterEqual",
+        "LogicalNot",
+        "LogicalAnd",
+        "LogicalOr",
+        "IsNan",
+        "IsInf",
+        "IsFinite",
+        "All",
+        "Any",
+    ]
+)
 _PICTURES = frozenset(
     ["DecodeJpeg", "DecodePng", "DecodeImage", "DecodeBmp", "DecodeGif", "DecodeAndCropJpeg"]
 )
@@ -26,7 +40,7 @@ _FLOATS = frozenset(["ResizeBilinear", "ResizeBicubic", "ResizeArea", "CropAndRe
 
 
 def tensor_named(name: str, nodes: Mapping[str, Any], argument: str) -> tuple[str, int]:
-    """Node and output of a name. Raises ArgumentError where the graph has no such node."""
+    """Return node and output of a name. Raises ArgumentError where the graph has no such node."""
     node, _, index = name.partition(":")
     if node not in nodes or (index and not index.isdecimal()):
         raise ArgumentError(f"{argument}: the graph has no tensor '{name}'{near(name, nodes)}")
@@ -34,9 +48,9 @@ def tensor_named(name: str, nodes: Mapping[str, Any], argument: str) -> tuple[st
 
 
 def type_of(node: Any, index: int, name: str) -> tuple[np.dtype[Any], tuple[Dimension, ...] | None]:
-    """The type that an output of a node has, as far as the file says it: a shape may be unknown.
+    """Return the type of a node's output, as far as the file declares it: a shape may be unknown.
 
-    Raises UnsupportedError for a type that Cenote does not have, or that the file does not say.
+    Raises UnsupportedError for a type that Cenote does not have, or that the file does not declare.
     """
     return dtype_of(_number(node, index, name), f"inputs: '{name}'"), _shape(node, index)
 

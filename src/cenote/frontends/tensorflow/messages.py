@@ -1,11 +1,11 @@
-"""TensorFlow's protobuf messages, as field numbers, and reading them without their weights.
+"""TensorFlow's protobuf messages, as field numbers, and a reader of them that leaves out the weights.
 
 The numbers are those of the .proto files of TensorFlow's public interface (tensorflow/core/framework and
-tensorflow/core/protobuf); fields that no reader looks at are left out, and protobuf skips them.
+tensorflow/core/protobuf); fields that are never read are left out, and protobuf skips them.
 
-A weight is the `tensor_content` of a TensorProto, at any depth. `parse` leaves each large one out of what protobuf
-gets and puts a mark in its place, which says where it lies in the file; the mark starts with a random word, so that
-no file can hold one.
+A weight is the `tensor_content` of a TensorProto, at any depth. `parse` leaves each large one out of the bytes for
+protobuf and replaces it by a mark with its place in the file; the mark starts with a random word, so that no file can
+contain one.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ _DTYPES = [
     "UINT32",
     "UINT64",
 ]
-_REFERENCE = 100  # types from here on are references to variables of the type 100 below
+# Types from here on are references to variables of the type 100 below.
+_REFERENCE = 100
 _SCALARS = ("double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string")
 _KINDS = {name: number for number, name in enumerate(_SCALARS, 1)} | {"bytes": 12, "uint32": 13}
 _MESSAGE, _ENUM = 11, 14
@@ -100,7 +101,8 @@ class _Item:
     number: int
     name: str
     kind: str
-    ending: str  # "" one, "*" many, "{}" a map from strings, "|" a member of the one-of `value`
+    # "" one, "*" many, "{}" a map from strings, "|" a member of the one-of `value`.
+    ending: str
 
 
 @cache
@@ -160,7 +162,7 @@ def _set_kind(field: Any, kind: str) -> None:
 
 @cache
 def message_class(name: str) -> Any:
-    """The protobuf class of a message of the table."""
+    """Return the protobuf class of a message of the table."""
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
@@ -168,17 +170,17 @@ def message_class(name: str) -> Any:
 
 
 class Contents:
-    """What was left out of a message: `of(bytes)` is the content of a tensor as bytes in an array."""
+    """The parts that were left out of a message: `of(bytes)` returns the content of a tensor as bytes in an array."""
 
     def __init__(self, source: Source) -> None:
         self.source, self.word = source, os.urandom(16)
 
     def mark(self, span: Span) -> bytes:
-        """What stands in a tensor for content that lies at `span`."""
+        """Return the replacement of a tensor's content that is at `span`."""
         return self.word + struct.pack("<QQ", span.offset, span.length)
 
     def of(self, content: bytes) -> Array:
-        """The bytes of a tensor's content, read from the file if they were left out."""
+        """Return the bytes of a tensor's content, read from the file if they were left out."""
         if not content.startswith(self.word) or len(content) != len(self.word) + 16:
             return np.frombuffer(content, np.uint8)
         offset, length = struct.unpack_from("<QQ", content, len(self.word))
@@ -186,7 +188,7 @@ class Contents:
 
 
 def parse(source: Source, name: str) -> tuple[Any, Contents]:
-    """A message of a file, and the weights that were left out of it.
+    """Return a message of a file, and the weights that were left out of it.
 
     Raises ModelError when the bytes are not such a message.
     """
@@ -199,7 +201,7 @@ def parse(source: Source, name: str) -> tuple[Any, Contents]:
 
 
 def parse_bytes(content: bytes, name: str) -> Any:
-    """A message of bytes in memory. Raises ModelError when they are not such a message."""
+    """Return a message of bytes in memory. Raises ModelError when they are not such a message."""
     try:
         return message_class(name).FromString(content)
     except DecodeError as error:
@@ -209,7 +211,7 @@ def parse_bytes(content: bytes, name: str) -> Any:
 
 
 def parse_text(content: bytes, name: str) -> Any:
-    """A message in protobuf's text form (.pbtxt). Raises ModelError when it is none."""
+    """Return a message in protobuf's text form (.pbtxt). Raises ModelError for other text."""
     message = message_class(name)()
     try:
         text_format.Parse(content.decode(), message, allow_unknown_field=True)
@@ -219,7 +221,7 @@ def parse_text(content: bytes, name: str) -> Any:
 
 
 def _without_weights(source: Source, span: Span, name: str, contents: Contents) -> bytes:
-    """A message's bytes, with a mark for each large tensor's content."""
+    """Return a message's bytes, with a mark for each large tensor's content."""
     inside = _large_fields(name)
     pieces: list[Span | bytes] = []
     for field in fields_of(source, span):
@@ -235,10 +237,11 @@ def _without_weights(source: Source, span: Span, name: str, contents: Contents) 
 
 @cache
 def _large_fields(name: str) -> dict[int, str]:
-    """The fields of a message in which tensors may lie, with the message each holds; "" is a tensor's content."""
+    """Return the fields of a message that may contain tensors, with the message of each; "" is a tensor's content."""
     if name == "TensorProto":
         return {4: ""}
-    if name.endswith("{}"):  # an entry of a map
+    # An entry of a map.
+    if name.endswith("{}"):
         return {2: name[:-2]}
     return {
         item.number: item.kind + ("{}" if item.ending == "{}" else "")
@@ -249,10 +252,10 @@ def _large_fields(name: str) -> dict[int, str]:
 
 @cache
 def _holders() -> frozenset[str]:
-    """Messages in which a TensorProto may lie."""
-    found = {"TensorProto"}
+    """Return the messages that may contain a TensorProto."""
+    holders = {"TensorProto"}
     while True:
-        more = {name for name, items in _tables().items() if any(item.kind in found for item in items)}
-        if more <= found:
-            return frozenset(found)
-        found |= more
+        more = {name for name, items in _tables().items() if any(item.kind in holders for item in items)}
+        if more <= holders:
+            return frozenset(holders)
+        holders |= more

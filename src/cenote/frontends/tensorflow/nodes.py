@@ -1,7 +1,7 @@
-"""From nodes of TensorFlow graphs to operators: names, attributes, calls of functions, branches that are decided.
+"""Import of TensorFlow's nodes as operators: names, attributes, calls of functions, decided branches.
 
-Import is by demand: what the outputs need is visited, nothing else, so that savers, summaries and training leave no
-trace. `OPERATORS` (beside this) says what each operation becomes.
+Import is by demand: only the nodes that the outputs need are visited, so that savers, summaries and training leave no
+trace. `OPERATORS` (beside this) has the decoder of each operation.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from cenote.frontends.tensorflow.scope import Scope
 from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
 
 DEEPEST_CALL = 64
-MOST_NODES = 1_000_000  # that inlining may make
+# Nodes that inlining may make.
+MOST_NODES = 1_000_000
 
 
 @dataclass(frozen=True)
 class Variable:
-    """The handle of a variable: the node that makes it, and the name that it gives itself."""
+    """The handle of a variable: the node that makes it, and the variable's own name."""
 
     node: str
     name: str
@@ -35,13 +36,13 @@ class Variable:
 
 @dataclass(frozen=True)
 class Dead:
-    """What a branch that is not taken would have made."""
+    """A value of a branch that is not taken."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """What SpaceToBatchND makes of `value`, and operations on it that wait for BatchToSpaceND: a convolution between
-    the two is a dilated one."""
+    """The result of SpaceToBatchND on `value`, and operations on it that wait for BatchToSpaceND: a convolution
+    between the two is a dilated one."""
 
     value: str
     block: tuple[int, ...]
@@ -51,32 +52,44 @@ class Spread:
 
 @dataclass(frozen=True)
 class Noise:
-    """Random numbers, or what was made of them."""
+    """Random numbers, or a result computed from them."""
 
 
 Value = str | Variable | Dead | Spread | Noise
 DEAD = Dead()
-MET_NOISE = "an operation on Noise"  # its place in the table of operations, whichever it is
+# The key of operations on Noise in the table of operations, whatever they are.
+MET_NOISE = "an operation on Noise"
 Decode = Callable[["NodeSite"], "Value | Sequence[Value]"]
 
-# What does nothing with its inputs itself.
+# Operations that do not use their inputs themselves.
 _HANDS_ON = frozenset(
-    ["Identity", "IdentityN", "Switch", "RefSwitch", "Merge", "RefMerge", "PartitionedCall", "StatefulPartitionedCall",
-     "If", "StatelessIf", "While", "StatelessWhile"]
-)  # fmt: skip
+    [
+        "Identity",
+        "IdentityN",
+        "Switch",
+        "RefSwitch",
+        "Merge",
+        "RefMerge",
+        "PartitionedCall",
+        "StatefulPartitionedCall",
+        "If",
+        "StatelessIf",
+        "While",
+        "StatelessWhile",
+    ]
+)
 
 _MERGES = ("Merge", "RefMerge")
 
 _WAITING = (
-    "Conv2D", "DepthwiseConv2dNative", "ExpandDims", "Squeeze", "BiasAdd", "Add", "AddV2", "Mul",
-    "Identity", "Relu", "Relu6", "Elu", "Selu",
-    "Tanh", "Sigmoid", "LeakyRelu", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3",
+    "Conv2D", "DepthwiseConv2dNative", "ExpandDims", "Squeeze", "BiasAdd", "Add", "AddV2", "Mul", "Identity", "Relu",
+    "Relu6", "Elu", "Selu", "Tanh", "Sigmoid", "LeakyRelu", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3",
 )  # fmt: skip
 
 
 @dataclass
 class NodeSite:
-    """A node with its inputs imported: what a decoder works on."""
+    """A node with its inputs imported: the input of a decoder."""
 
     name: str
     op: str
@@ -84,19 +97,20 @@ class NodeSite:
     attributes: Mapping[str, Any]
     importer: Importer
     scope: Scope[Value]
-    node: str = ""  # its name in the scope
-    windowed: Mapping[str, Any] | None = (
-        None  # of a convolution: padding and dilations other than the attributes'
-    )
-    sides: Sides = ()  # undecided branches that it lies in,
-    ways: Sequence[Sides] = ()  # and those that each input lies in
+    # Its name in the scope.
+    node: str = ""
+    # For a convolution: padding and dilations that replace the attributes'.
+    windowed: Mapping[str, Any] | None = None
+    # Undecided branches that it is in, and those of each input.
+    sides: Sides = ()
+    ways: Sequence[Sides] = ()
 
     @property
     def builder(self) -> GraphBuilder:
         return self.importer.builder
 
     def x(self, index: int = 0) -> str:
-        """The value of an input. Raises ModelError when there is none."""
+        """Return the value of an input. Raises ModelError when there is none."""
         if not -len(self.inputs) <= index < len(self.inputs):
             raise ModelError(f"input {index} is missing")
         value = self.inputs[index]
@@ -116,7 +130,7 @@ class NodeSite:
         return value
 
     def decoded(self) -> tuple[Value, ...]:
-        """What the node's outputs are."""
+        """Return the node's outputs."""
         return self.importer.decoded(self)
 
     def values(self) -> list[str]:
@@ -127,25 +141,25 @@ class NodeSite:
             if default is None:
                 raise ModelError(f"attribute '{name}' is missing")
             return default
-        found = self.attributes[name]
-        if found.WhichOneof("value") not in (kind, None):
-            raise ModelError(f"attribute '{name}' is of kind {found.WhichOneof('value')}, not {kind}")
-        return getattr(found, kind)
+        attribute = self.attributes[name]
+        if attribute.WhichOneof("value") not in (kind, None):
+            raise ModelError(f"attribute '{name}' is of kind {attribute.WhichOneof('value')}, not {kind}")
+        return getattr(attribute, kind)
 
     def integer(self, name: str, default: int | None = None) -> int:
         return int(self._get(name, "i", default))
 
     def real(self, name: str, default: float | None = None) -> float:
-        """A float attribute: the float32 that the file holds."""
+        """Return a float attribute: the float32 of the file."""
         return float(np.float32(self._get(name, "f", default)))
 
     def flag(self, name: str, default: bool = False) -> bool:
         return bool(self._get(name, "b", default))
 
     def text(self, name: str, default: str | None = None) -> str:
-        found = self._get(name, "s", default)
+        content = self._get(name, "s", default)
         try:
-            return found.decode() if isinstance(found, bytes) else str(found)
+            return content.decode() if isinstance(content, bytes) else str(content)
         except UnicodeDecodeError as error:
             raise ModelError(f"attribute '{name}' is no text") from error
 
@@ -170,7 +184,7 @@ class NodeSite:
         return array_of(self._get(name, "tensor", None), self.importer.contents, f"attribute '{name}'")
 
     def known(self, index: int) -> Array | None:
-        """The content of an input that is constant."""
+        """Return the content of an input that is constant; None for others."""
         return self.builder.known(self.x(index))
 
     def has(self, index: int) -> bool:
@@ -183,7 +197,7 @@ class NodeSite:
         return self.dtype(attribute, default)
 
     def names(self, count: int) -> list[str]:
-        """The node's name, and with ":index" behind it."""
+        """Return the node's name, then the name with ":index" behind it."""
         return [self.name if not index else f"{self.name}:{index}" for index in range(count)]
 
     @property
@@ -201,18 +215,18 @@ class NodeSite:
 
     @property
     def channels_first(self) -> bool:
-        """Does the node want its channels first? (data_format NCHW or NCDHW)"""
+        """True if the node has its channels first (data_format NCHW or NCDHW)."""
         form = self.text("data_format", "NHWC")
         if form not in ("NHWC", "NCHW", "NDHWC", "NCDHW"):
             raise UnsupportedError(f"data_format {form} is not supported")
         return form.startswith("NC")
 
     def pictures(self) -> ChannelsLast:
-        """Operators on pictures in the node's format."""
+        """Return a builder of operators on pictures in the node's format."""
         return ChannelsLast(self.builder, self.channels_first)
 
     def spatial(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
-        """A list attribute with a number per axis, of which those of batch and channels must be 1."""
+        """Return a list attribute with a number per spatial axis; those of batch and channels must be 1."""
         every = self.integers(name, default)
         return self.spatial_of(every, name)
 
@@ -226,7 +240,7 @@ class NodeSite:
 
 
 class Importer:
-    """Imports nodes into a graph in the making; `operators` says what each operation becomes."""
+    """Importer of nodes into a graph under construction; `operators` has the decoder of each operation."""
 
     def __init__(
         self,
@@ -237,27 +251,31 @@ class Importer:
     ) -> None:
         self.operators, self.builder = operators, GraphBuilder()
         self.contents, self.functions, self.variable = contents, functions, variable
-        self.input_names: Mapping[str, str] = {}  # what inputs are called outside, by their node
-        self.variables: dict[str, str] = {}  # constants that variables have become
-        self.problems: list[str] | None = None  # where they are collected instead of raised
+        # Names of inputs outside of the graph, by their nodes.
+        self.input_names: Mapping[str, str] = {}
+        # Constants of variables, by the nodes of their handles.
+        self.variables: dict[str, str] = {}
+        # Collects problems, if given, instead of an error.
+        self.problems: list[str] | None = None
         self.branches = Branches(self.builder)
         self._count = 0
 
     def value(self, scope: Scope[Value], reference: str) -> Value:
-        """What a reference to an output stands for, after importing all that it needs."""
+        """Return the value that a reference to an output stands for, after importing all nodes that it needs."""
         name, index = scope.place(reference)
         if name in scope.arguments:
             return scope.arguments[name]
         if (name, index) in scope.fed:
             return scope.fed[name, index]
         self._visit(scope, name)
-        made = scope.made[name]
-        if not 0 <= index < len(made):
-            raise ModelError(f"'{reference}' names output {index} of a node that has {len(made)}")
-        return made[index]
+        outputs = scope.made[name]
+        if not 0 <= index < len(outputs):
+            raise ModelError(f"'{reference}' names output {index} of a node that has {len(outputs)}")
+        return outputs[index]
 
     def _visit(self, scope: Scope[Value], wanted: str) -> None:
-        """Import a node and what it needs, deepest first, without recursion: networks are thousands of nodes deep."""
+        """Import a node and the nodes that it needs, deepest first, without recursion: networks are thousands of
+        nodes deep."""
         path: dict[str, list[str]] = {}
         stack = [wanted]
         while stack:
@@ -291,7 +309,8 @@ class Importer:
             raise UnsupportedError(f"inlining the model's functions makes more than {MOST_NODES} nodes")
         inputs = [self.value(scope, each) for each in sources]
         if node.op not in _MERGES and any(isinstance(value, Dead) for value in inputs):
-            return (DEAD,) * 64  # whatever it would have made
+            # One for every output that it may have.
+            return (DEAD,) * 64
         ways = [scope.sides_of(each) for each in sources]
         sides = around(scope.around, *ways)
         site = NodeSite(scope.prefix + name, node.op, inputs, node.attr, self, scope, name, None, sides, ways)
@@ -332,15 +351,15 @@ class Importer:
                         "only a number per channel can be added or multiplied before a BatchToSpaceND"
                     )
             return (replace(spread, waiting=(*spread.waiting, site)),)
-        made = decoded(decode, site)
-        if isinstance(made, str | Variable | Dead | Spread | Noise):
-            return (made,)
-        return tuple(made)
+        outputs = decoded(decode, site)
+        if isinstance(outputs, str | Variable | Dead | Spread | Noise):
+            return (outputs,)
+        return tuple(outputs)
 
     def call(
         self, site: NodeSite, name: str, inputs: Sequence[Value], branch: Sides = ()
     ) -> tuple[Value, ...]:
-        """The outputs of a function of the library, its body put in the place of the call; which may be a branch."""
+        """Return the outputs of a function of the library, with its body inlined; the call may be a branch."""
         function = self.functions.get(name)
         if function is None:
             raise ModelError(f"function '{name}' is not in the model's library")
@@ -361,9 +380,9 @@ class Importer:
         return tuple(self.value(scope, function.ret[output.name]) for output in function.signature.output_arg)
 
     def read(self, variable: Variable) -> str:
-        """A variable's content as a constant.
+        """Return a variable's content as a constant.
 
-        Raises ModelError where the model comes without it.
+        Raises ModelError where the model has no value for it.
         """
         if variable.node not in self.variables:
             content = None if self.variable is None else self.variable(variable)

@@ -1,6 +1,5 @@
-"""What TensorFlow's operations become: one table. Those on pictures and windows are in `operators_pictures`, those that
-move and slice in `operators_shape`.
-"""
+"""Decoders of TensorFlow's operations: one table. Operations on pictures and windows are in `operators_pictures`,
+those that move and slice in `operators_shape`."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from cenote.frontends.tensorflow.operators_shape import SHAPES
 from cenote.frontends.tensorflow.tensors import STRING
 from cenote.ops.movement.reshape import AxesFrom
 
-# Placeholders of these names say whether the network is being trained. It is not.
+# Names of placeholders that switch training on; here it is always off.
 _TRAINING = (
     "training",
     "is_training",
@@ -50,7 +49,8 @@ def _placeholder(site: NodeSite) -> str:
 
 
 def _placeholder_with_default(site: NodeSite) -> str:
-    """One number or flag (dropout's rate, whether to train) stays what it is by default; a tensor becomes an input."""
+    """Decode a placeholder: a single number or flag (dropout's rate, whether to train) keeps its default; a tensor
+    becomes an input."""
     known = site.known(0)
     if known is not None and known.ndim == 0:
         return site.x(0)
@@ -58,10 +58,10 @@ def _placeholder_with_default(site: NodeSite) -> str:
 
 
 def _iterator(site: NodeSite) -> list[str]:
-    """What a dataset would give becomes inputs."""
+    """Decode an iterator: the values of its dataset become inputs."""
     types, shapes = site.dtypes("output_types"), site.shapes("output_shapes")
-    given = zip(site.names(len(types)), types, shapes, strict=True)
-    return [site.builder.input(*one) for one in given]
+    declarations = zip(site.names(len(types)), types, shapes, strict=True)
+    return [site.builder.input(*one) for one in declarations]
 
 
 def _constant(site: NodeSite) -> str:
@@ -78,7 +78,7 @@ def _read(site: NodeSite) -> Value:
 
 
 def _passed(site: NodeSite) -> Value:
-    """What hands on its input. A variable of TensorFlow 1 is read here."""
+    """Decode an operation that passes its input on. A variable of TensorFlow 1 is read here."""
     return _read(site)
 
 
@@ -87,7 +87,7 @@ def _call(site: NodeSite) -> Sequence[Value]:
 
 
 def _while(site: NodeSite) -> Sequence[Value]:
-    """A loop whose condition stays a constant is unrolled, at most a thousand times."""
+    """Decode a loop whose condition stays a constant: it is unrolled, at most a thousand times."""
     state: Sequence[Value] = site.inputs
     for _ in range(1000):
         (condition,) = site.importer.call(site, site.attributes["cond"].func.name, state)
@@ -106,7 +106,7 @@ def _log1p(site: NodeSite) -> str:
 
 
 def _one_less(op: str, first: bool) -> Decode:
-    """1 - op(x), or op(x) - 1."""
+    """Return a decoder of 1 - op(x), or op(x) - 1."""
 
     def decode(site: NodeSite) -> str:
         one, y = site.builder.constant(np.array(1, site.dtype("T"))), site.builder.add(op, site.x(0))
@@ -116,7 +116,7 @@ def _one_less(op: str, first: bool) -> Decode:
 
 
 def _divide_no_nan(site: NodeSite) -> str:
-    """x / y, and 0 where y is 0."""
+    """Decode x / y, with 0 where y is 0."""
     x, y = site.values()
     zero = site.builder.constant(np.array(0, site.dtype("T")))
     is_zero = site.builder.add("Equal", y, zero)
@@ -136,7 +136,8 @@ def _matmul(site: NodeSite) -> str:
 
 
 def _batch_matmul(site: NodeSite) -> str:
-    """Either factor may be meant with its last two axes changed: a constant at once, others by Einsum's letters."""
+    """Decode a product. The last two axes of either factor may be exchanged: those of a constant are exchanged at
+    once, others by the letters of Einsum."""
     factors, letters = [], []
     for index, flag, plainly in ((0, "adj_x", "ij"), (1, "adj_y", "jk")):
         content, turned = site.known(index), site.flag(flag)
@@ -153,7 +154,7 @@ def _batch_matmul(site: NodeSite) -> str:
 
 
 def _boolean_reduction(op: str) -> Decode:
-    """All and Any: the minimum and maximum of zeros and ones."""
+    """Return a decoder of All or Any: the minimum or maximum of zeros and ones."""
 
     def decode(site: NodeSite) -> str:
         axes = site.builder.constant(np.array(site.numbers(1, "the axes"), np.int64))
@@ -169,7 +170,7 @@ def _einsum(site: NodeSite) -> str:
 
 
 def _select(site: NodeSite) -> str:
-    """Where, but a condition of one axis chooses whole rows."""
+    """Decode Where with a condition of one axis that chooses whole rows."""
     condition, x, y = site.values()[:3]
     (rows,) = site.builder.add_op(AxesFrom(0), (condition, x), ("",))
     return site.builder.add("Where", rows, x, y, name=site.name)

@@ -1,5 +1,5 @@
-"""Operations that choose: Switch and Merge of TensorFlow 1, If. A condition that is a constant decides at once, one
-that is computed when the model runs makes branches (`branches.py`)."""
+"""Operations that choose: Switch and Merge of TensorFlow 1, If. A constant condition decides at once; one that is
+computed when the model runs makes branches (`branches.py`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _BOOL = 10
 
 
 def _merged(site: NodeSite, condition: str, then: Value, otherwise: Value) -> Value:
-    """The value of one branch or of the other."""
+    """Return the value of one branch or of the other."""
     if not isinstance(then, str) or not isinstance(otherwise, str):
         if then != otherwise:
             raise UnsupportedError("chooses between values that are no tensors yet")

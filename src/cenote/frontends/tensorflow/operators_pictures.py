@@ -12,11 +12,12 @@ from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import tensorflow_common as common
 from cenote.frontends.tensorflow.nodes import Decode, NodeSite, Spread, Value
 
-_GROUPS_OF_WEIGHTS = 0  # as many groups as the channels of x and of the weights say
+# As many groups as the channels of x and of the weights imply.
+_GROUPS_OF_WEIGHTS = 0
 
 
 def _windowed(site: NodeSite) -> dict[str, Any]:
-    """Strides, padding and dilations of a convolution's attributes."""
+    """Return strides, padding and dilations of a convolution's attributes."""
     if site.windowed is not None:
         return dict(site.windowed)
     rank = len(site.integers("strides"))
@@ -56,7 +57,8 @@ def _depthwise(site: NodeSite) -> str:
 
 
 def _conv_transpose(site: NodeSite) -> str:
-    """The gradient of a convolution to its input; inputs: the sizes of the result, the kernel, the gradient."""
+    """Decode the gradient of a convolution to its input. Inputs: the sizes of the result, the kernel, the
+    gradient."""
     rank = len(site.integers("strides"))
     sizes = site.known(0)
     spatial = None
@@ -86,17 +88,17 @@ def _bias(site: NodeSite) -> str:
     x, bias = site.values()[:2]
     if not site.channels_first:
         return site.builder.add("Add", x, bias, name=site.name)
-    content = site.need(
-        1, "the bias"
-    )  # along axis 1 of as many as there are, which only a normalisation says
+    # Along axis 1 of an unknown number of axes, which only a normalisation can express.
+    content = site.need(1, "the bias")
     zeros, ones = (site.builder.constant(np.full_like(content, number)) for number in (0, 1))
     return site.builder.add("BatchNormalization", x, ones, bias, zeros, ones, name=site.name, epsilon=0.0)
 
 
 def _batch_norm(site: NodeSite) -> Sequence[str]:
     if site.flag("is_training", True):
-        raise UnsupportedError("is_training is set: it would normalise by the statistics of the batch; save the model "
-                               "for inference")  # fmt: skip
+        raise UnsupportedError(
+            "is_training is set: it would normalise by the statistics of the batch; save the model for inference"
+        )
     x, scale, offset, mean, variance = site.values()[:5]
     rank = 5 if site.text("data_format", "NHWC") in ("NDHWC", "NCDHW") else 4
     y = site.pictures().normalize(
@@ -134,10 +136,11 @@ def _space_to_batch(site: NodeSite) -> Value:
 
 
 def _batch_to_space(site: NodeSite) -> str:
-    """A convolution (VALID, strides 1) between SpaceToBatchND and this is one dilated by the block.
+    """Decode the end of a dilated convolution: one (VALID, strides 1) between SpaceToBatchND and this, dilated by the
+    block.
 
-    Each of the block's phases is convolved alone, so the whole has the extents of the dilated convolution of the padded
-    input; cropping its result is padding less.
+    Each of the block's phases is convolved separately, so the result has the extents of the dilated convolution of
+    the padded input; cropping the result reduces the padding.
     """
     spread = site.inputs[0] if site.inputs else ""
     if (
@@ -165,14 +168,16 @@ def _batch_to_space(site: NodeSite) -> str:
         raise UnsupportedError(
             "the convolution after SpaceToBatchND must be VALID, with strides and dilations of 1"
         )
-    added = 2 - len(spread.block)  # axes of a row that is convolved as a picture of height 1
+    # Axes of a row that is convolved as a picture of height 1.
+    added = 2 - len(spread.block)
     pads = [(0, 0)] * added + pads
     windowed = {**own, "padding": "EXPLICIT", "pads": pads, "dilations": (1,) * added + spread.block}
     value: Value = spread.value
     for each in spread.waiting:
         inputs = [value, *each.inputs[1:]]
         own_window = windowed if each is convolutions[0] else None
-        name = f"{each.name}/whole"  # the node of the name computes in phases
+        # The node of the name itself computes in phases.
+        name = f"{each.name}/whole"
         value = replace(each, name=name, inputs=inputs, windowed=own_window).decoded()[0]
     assert isinstance(value, str)
     return value

@@ -1,4 +1,4 @@
-"""What moves, cuts and joins tensors, and computes with shapes."""
+"""Operations that move, cut and join tensors, and compute with shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reads TensorFlow models: GraphDef files (.pb, .pbtxt), SavedModel folders, MetaGraphDefs with their checkpoint."""
+"""Reader of TensorFlow models: GraphDef files (.pb, .pbtxt), SavedModel folders, MetaGraphDefs with their
+checkpoint."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from cenote.graph.graph import Graph
 SAVED_MODEL = "saved_model.pb"
 _ALL = Ends()
 _SERVING = "serving_default"
-# Sinks of a graph that are no answers of a network.
+# Sinks of a graph that are no outputs of a network.
 _NO_ANSWERS = frozenset(
     [
         "NoOp",
@@ -63,8 +64,8 @@ _OTHER_SCOPES = ("save/", "gradients/", "Adam", "init")
 def load_graph_def(
     source: Source, text: bool = False, problems: list[str] | None = None, ends: Ends = _ALL
 ) -> ImportedModel:
-    """A frozen graph: the placeholders that its outputs need are the inputs, the nodes that nothing reads the outputs,
-    but for those that `ends` names."""
+    """Read a frozen graph: the placeholders that its outputs need are the inputs, the nodes that no node reads the
+    outputs, except for those that `ends` names."""
     if text:
         graph, contents = parse_text(source.read(0, source.size), "GraphDef"), Contents(source)
     else:
@@ -75,8 +76,8 @@ def load_graph_def(
 def load_saved_model(
     path: Path, signature: str | None = None, problems: list[str] | None = None, ends: Ends = _ALL
 ) -> ImportedModel:
-    """A SavedModel folder. `signature`: which of its functions; by default "serving_default", or the only one. `ends`
-    may name the signature's inputs and outputs, or tensors.
+    """Read a SavedModel folder. `signature`: its function; by default "serving_default", or the only one. `ends` may
+    name the signature's inputs and outputs, or tensors.
 
     Raises ArgumentError when there is no such signature.
     """
@@ -94,7 +95,7 @@ def load_saved_model(
 
 
 def load_meta_graph(path: Path, problems: list[str] | None = None, ends: Ends = _ALL) -> ImportedModel:
-    """A MetaGraphDef (`name.meta`) with the checkpoint of the same name beside it."""
+    """Read a MetaGraphDef (`name.meta`) with the checkpoint of the same name beside it."""
     with reading(path) as file:
         meta, contents = parse(FileSource(file), "MetaGraphDef")
         checkpoint = Checkpoint(path.with_suffix(""))
@@ -102,7 +103,7 @@ def load_meta_graph(path: Path, problems: list[str] | None = None, ends: Ends = 
 
 
 def _meta_graph(model: Any) -> Any:
-    """The graph for serving, of those that a SavedModel holds."""
+    """Return the graph for serving, of those in a SavedModel."""
     graphs = [meta for meta in model.meta_graphs if "serve" in meta.meta_info_def.tags] or list(
         model.meta_graphs
     )
@@ -121,7 +122,7 @@ def _signature(signatures: Mapping[str, Any], wanted: str | None) -> Any:
 
 
 def answers_of(nodes: Sequence[Any]) -> list[str]:
-    """Nodes that no other reads and that are not there for training or saving, in order."""
+    """Return the nodes that no other reads and that are not for training or saving, in order."""
     named = {node.name: node for node in nodes}
     read = {each.split(":")[0] for node in nodes for each in node.input if not each.startswith("^")}
     awaited = {each[1:] for node in nodes for each in node.input if each.startswith("^")}
@@ -135,12 +136,12 @@ def answers_of(nodes: Sequence[Any]) -> list[str]:
         and not node.name.startswith(_OTHER_SCOPES)
         and not is_pivot(named, node.name)
     ]
-    found = [name for name in unread if name not in awaited] or unread
-    if not found:
+    answers = [name for name in unread if name not in awaited] or unread
+    if not answers:
         raise ModelError(
             "no node of the graph is an output: every one is read by another, or is there for training"
         )
-    return found
+    return answers
 
 
 def _imported(
@@ -163,11 +164,12 @@ def _imported(
     for name in ends.inputs or ():
         node, index = tensor_named(keys.get(name, name), nodes, "inputs")
         scope.fed[node, index] = importer.builder.input(name, *type_of(nodes[node], index, name))
-    made: dict[str, str] = {}
+    built_outputs: dict[str, str] = {}
     for name, reference in _wanted(ends, outputs, graph.node).items():
         node, index = tensor_named(reference, nodes, "outputs")
-        made[name] = _tensor(importer, scope, f"{node}:{index}", name)
-    for node in graph.node if ends.inputs is None else ():  # what a signature promises, read or not
+        built_outputs[name] = _tensor(importer, scope, f"{node}:{index}", name)
+    # All inputs of a signature, whether they are read or not.
+    for node in graph.node if ends.inputs is None else ():
         if node.name in importer.input_names:
             importer.value(scope, node.name)
     importer.branches.structured()
@@ -175,7 +177,7 @@ def _imported(
     importer.builder.inputs.sort(key=lambda declared: order.get(declared.name, len(order)))
     external = () if checkpoint is None else tuple(map(str, _files(checkpoint, folders)))
     built = _without_unread(
-        importer.builder.graph(made, "graph"), {*keys} if ends.inputs is None else {*ends.inputs}
+        importer.builder.graph(built_outputs, "graph"), {*keys} if ends.inputs is None else {*ends.inputs}
     )
     if ends.inputs is not None and (more := [each for each in built.inputs if each.name not in ends.inputs]):
         raise ArgumentError(
@@ -185,14 +187,14 @@ def _imported(
 
 
 def _wanted(ends: Ends, offered: Mapping[str, str], nodes: Sequence[Any]) -> Mapping[str, str]:
-    """The outputs: by the name that each will have, the tensor that it is."""
+    """Return the tensors of the outputs, by the name that each will have."""
     if ends.outputs is not None:
         return {name: offered.get(name, name) for name in ends.outputs}
     return offered or {name: name for name in answers_of(nodes)}
 
 
 def _tensor(importer: Importer, scope: Scope[Value], reference: str, name: str) -> str:
-    """The value of a graph's output."""
+    """Return the value of a graph's output."""
     value = importer.value(scope, reference)
     if isinstance(value, Dead):
         raise UnsupportedError(f"output '{name}' comes out of a branch that is not taken")
@@ -211,12 +213,13 @@ def _tensor(importer: Importer, scope: Scope[Value], reference: str, name: str) 
 
 
 def _order_of(nodes: Sequence[Any], importer: Importer) -> list[str]:
-    """Names of inputs in the file's order, which is that of the caller's arguments."""
+    """Return the names of inputs in the file's order, which is that of the caller's arguments."""
     return [importer.input_names.get(node.name, node.name) for node in nodes]
 
 
 def _without_unread(graph: Graph, promised: Collection[str]) -> Graph:
-    """The graph without nodes that no output needs, and without inputs that none needs and that are not promised."""
+    """Return the graph without nodes that no output needs, and without inputs that none needs and that are not
+    promised."""
     needed, nodes = set(graph.outputs), []
     for node in reversed(graph.nodes):
         if not needed.isdisjoint(node.outputs):
@@ -227,7 +230,7 @@ def _without_unread(graph: Graph, promised: Collection[str]) -> Graph:
 
 
 def _files(checkpoint: Checkpoint, folders: Iterable[Path]) -> list[str]:
-    """The checkpoint's files, from the model's folder."""
+    """Return the checkpoint's files, relative to the model's folder."""
     index = checkpoint.prefix.with_name(checkpoint.prefix.name + ".index")
     (folder,) = folders
     return [str(path.relative_to(folder)) for path in (index, *checkpoint.files())]
@@ -246,7 +249,8 @@ def _by_name(nodes: Sequence[Any]) -> dict[str, Any]:
 def _values(
     nodes: Sequence[Any], functions: Mapping[str, Any], contents: Contents, checkpoint: Checkpoint | None
 ) -> Callable[[Variable], Array | None] | None:
-    """Gives the content of variables out of a checkpoint, under the keys from which the model itself restores them."""
+    """Return a function for the content of variables in a checkpoint, under the keys from which the model restores
+    them."""
     if checkpoint is None:
         return None
     keys = _restored(nodes, functions, contents)
@@ -254,36 +258,38 @@ def _values(
 
     def value(variable: Variable) -> Array | None:
         for key in (keys.get(variable.node), names.get(variable.name), variable.name):
-            found = None if key is None else checkpoint.read(key)
-            if found is not None:
-                return found
+            content = None if key is None else checkpoint.read(key)
+            if content is not None:
+                return content
         return None
 
     return value
 
 
 def _restored(nodes: Sequence[Any], functions: Mapping[str, Any], contents: Contents) -> dict[str, str]:
-    """Checkpoint key of each variable, by the node of its handle: what the model's own restoring assigns to it."""
+    """Return the checkpoint key of each variable, by the node of its handle: the key that the model's own restoring
+    assigns."""
     keys = _assigned(_by_name(nodes), {}, contents)
     for node in nodes:
         function = functions.get(node.attr["f"].func.name) if "f" in node.attr else None
         if function is None or not any(inner.op == "RestoreV2" for inner in function.node_def):
             continue
-        given = [name for name in node.input if not name.startswith("^")]
+        actual = [name for name in node.input if not name.startswith("^")]
         formal = [argument.name for argument in function.signature.input_arg]
-        handles = {name: value.split(":")[0] for name, value in zip(formal, given, strict=False)}
+        handles = {name: value.split(":")[0] for name, value in zip(formal, actual, strict=False)}
         keys |= _assigned(_by_name(function.node_def), handles, contents)
     return keys
 
 
 def _assigned(nodes: Mapping[str, Any], handles: Mapping[str, str], contents: Contents) -> dict[str, str]:
-    """For each assignment of a restored tensor: the node of the variable's handle, and the key."""
+    """Return, for each assignment of a restored tensor, the node of the variable's handle and the key."""
     keys = {}
     for node in nodes.values():
         if node.op not in ("AssignVariableOp", "Assign") or len(node.input) < 2:
             continue
         reference = node.input[1]
-        for _ in range(4):  # through Identity
+        # Through Identity.
+        for _ in range(4):
             source = nodes.get(reference.split(":")[0])
             if source is None or source.op != "Identity" or not source.input:
                 break

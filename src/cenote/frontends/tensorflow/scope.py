@@ -1,4 +1,4 @@
-"""The nodes around a node: which of their outputs a reference means, and in which branches these lie."""
+"""The nodes around a node: the outputs that references mean, and the branches that these are in."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ class Scope(Generic[Value]):
     arguments: Mapping[str, Value] = field(default_factory=dict)
     made: dict[str, tuple[Value, ...]] = field(default_factory=dict)
     depth: int = 0
-    around: Sides = ()  # undecided branches that all of it lies in
-    sides: dict[tuple[str, int], Sides] = field(
-        default_factory=dict
-    )  # those of an output; of all others at -1
-    fed: dict[tuple[str, int], str] = field(default_factory=dict)  # outputs that are inputs of the model
+    # Undecided branches that all of it is in.
+    around: Sides = ()
+    # Branches of an output; of all others at -1.
+    sides: dict[tuple[str, int], Sides] = field(default_factory=dict)
+    # Outputs that are inputs of the model.
+    fed: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def place(self, reference: str) -> tuple[str, int]:
-        """Node and output that an input refers to: "node", "node:1", or "node:name:1" in a function."""
+        """Return node and output that an input refers to: "node", "node:1", or "node:name:1" in a function."""
         name, *rest = reference.split(":")
         try:
             if len(rest) < 2:
@@ -50,21 +51,22 @@ class Scope(Generic[Value]):
             raise ModelError(f"'{reference}' names no output") from error
 
     def sides_of(self, reference: str) -> Sides:
-        """The undecided branches that an output lies in."""
+        """Return the undecided branches that an output is in."""
         name, index = self.place(reference)
         return around(self.around, self.sides.get((name, index), self.sides.get((name, -1), ())))
 
     def sources(self, name: str) -> list[str]:
-        """Return what a node reads. Of one that reads nothing: what says in which branch it lies."""
+        """Return the inputs of a node; for a node without inputs, those that determine its branch."""
         node = self.nodes[name]
         if node.op in ("IteratorGetNext", "Placeholder"):
-            return []  # an input, wherever its content would come from
+            # An input, whatever its content would be computed from.
+            return []
         read = [each for each in node.input if not each.startswith("^")]
         return read or [each[1:] for each in node.input if is_pivot(self.nodes, each[1:])]
 
 
 def is_pivot(nodes: Mapping[str, Any], name: str) -> bool:
-    """Does a node only say that a branch is taken?"""
+    """Return whether a node only signals that a branch is taken."""
     node = nodes.get(name)
     if node is None or node.op != "Identity" or not node.input:
         return False

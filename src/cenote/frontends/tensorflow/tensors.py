@@ -1,4 +1,4 @@
-"""TensorProtos to arrays."""
+"""Conversion of TensorProtos to arrays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HALVES = (14, 19)
 
 
 def dtype_of(number: int, what: str) -> np.dtype[Any]:
-    """The NumPy type of a DataType, or of the variable that it refers to."""
+    """Return the NumPy type of a DataType, or of the variable that it refers to."""
     number = number - 100 if number > 100 else number
     if number not in _NAMES:
         raise UnsupportedError(f"{what}: type {_WORDS.get(number, number)} is not supported")
@@ -42,14 +42,14 @@ def dtype_of(number: int, what: str) -> np.dtype[Any]:
 
 
 def shape_of(shape: Any) -> tuple[Dimension, ...] | None:
-    """A TensorShapeProto as a declared shape: None for an unknown rank or extent."""
+    """Return a TensorShapeProto as a declared shape: None for an unknown rank or extent."""
     if shape.unknown_rank:
         return None
     return tuple(dim.size if dim.size >= 0 else None for dim in shape.dim)
 
 
 def array_of(tensor: Any, contents: Contents, what: str) -> Array:
-    """The content of a TensorProto.
+    """Return the content of a TensorProto.
 
     Raises ModelError when the bytes do not fit the shape, UnsupportedError for types that Cenote does not have.
     """
@@ -62,20 +62,22 @@ def array_of(tensor: Any, contents: Contents, what: str) -> Array:
         return from_bytes(contents.of(tensor.tensor_content), dtype, shape, what)
     listed = getattr(tensor, _LISTS[tensor.dtype - 100 if tensor.dtype > 100 else tensor.dtype])
     if len(listed) > count or (not listed and count):
-        if not listed:  # TensorFlow leaves out zeros
+        # TensorFlow leaves out zeros.
+        if not listed:
             return np.zeros(shape, dtype)
         raise ModelError(f"{what}: {len(listed)} numbers for shape {list(shape)}")
     if tensor.dtype in _HALVES:
         values = np.array(listed, np.int64).astype(np.uint16).view(dtype)
     else:
         values = np.array(listed, dtype)
-    if len(values) < count:  # the last one stands for all that follow
+    # The last number stands for all that follow.
+    if len(values) < count:
         values = np.concatenate([values, np.repeat(values[-1:], count - len(values))])
     return values.reshape(shape)
 
 
 def from_bytes(content: Array, dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> Array:
-    """Bytes (little-endian) as an array."""
+    """Return bytes (little-endian) as an array."""
     if content.nbytes != math.prod(shape) * dtype.itemsize:
         raise ModelError(
             f"{what}: {content.nbytes} bytes for shape {list(shape)} of {dtype.name}, which takes "

@@ -1,1 +1,1 @@
-"""TensorFlow Lite models (.tflite) without TensorFlow."""
+"""Reader of TensorFlow Lite models (.tflite), without TensorFlow."""

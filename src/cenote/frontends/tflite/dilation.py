@@ -1,4 +1,5 @@
-"""SPACE_TO_BATCH_ND, a convolution and BATCH_TO_SPACE_ND: a dilated convolution, as converters write it."""
+"""SPACE_TO_BATCH_ND, a convolution and BATCH_TO_SPACE_ND: the form in which converters write a dilated
+convolution."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ WAITING = (*_CONVOLUTIONS, *_ELEMENTWISE, "EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 
 @dataclass(frozen=True)
 class Spread:
-    """What SPACE_TO_BATCH_ND makes of a tensor, and operators on it that wait for BATCH_TO_SPACE_ND."""
+    """The result of SPACE_TO_BATCH_ND on a tensor, and operators on it that wait for BATCH_TO_SPACE_ND."""
 
     tensor: int
     block: tuple[int, ...]
@@ -30,7 +31,7 @@ class Spread:
 
 
 def pairs_of(site: OperatorSite, index: int, count: int) -> Pairs:
-    """(begin, end) for each of `count` axes."""
+    """Return (begin, end) for each of `count` axes."""
     numbers = site.numbers(index, "the paddings")
     if len(numbers) != 2 * count:
         raise ModelError(f"{len(numbers)} paddings for {count} axes")
@@ -38,7 +39,7 @@ def pairs_of(site: OperatorSite, index: int, count: int) -> Pairs:
 
 
 def spread_of(site: OperatorSite) -> Spread:
-    """SPACE_TO_BATCH_ND."""
+    """Decode SPACE_TO_BATCH_ND."""
     block = site.numbers(1, "the block")
     if len(block) not in (1, 2):
         raise UnsupportedError(f"a block of {len(block)} axes is not supported")
@@ -46,7 +47,7 @@ def spread_of(site: OperatorSite) -> Spread:
 
 
 def waits(spread: Spread, site: OperatorSite) -> Spread:
-    """An operator on what is spread."""
+    """Add an operator to those that wait for BATCH_TO_SPACE_ND."""
     if site.op not in WAITING:
         raise UnsupportedError(f"{site.op} between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND is not supported")
     if site.op in ("ADD", "MUL"):
@@ -57,10 +58,10 @@ def waits(spread: Spread, site: OperatorSite) -> Spread:
 
 
 def gathered(spread: Spread, site: OperatorSite, operators: Mapping[str, Decode]) -> str:
-    """BATCH_TO_SPACE_ND: the operators between, the convolution dilated by the block.
+    """Decode BATCH_TO_SPACE_ND: the operators between, with the convolution dilated by the block.
 
-    Each phase of the block is convolved alone, so the whole has the extents of the dilated convolution of the padded
-    input; cropping its result is padding less.
+    Each phase of the block is convolved separately, so the result has the extents of the dilated convolution of the
+    padded input; cropping the result reduces the padding.
     """
     count = len(spread.block)
     if site.numbers(1, "the block") != spread.block:
@@ -78,11 +79,13 @@ def gathered(spread: Spread, site: OperatorSite, operators: Mapping[str, Decode]
     own = convolutions[0]
     if own.padding != "VALID" or {*own.strides, *own.dilations} != {1}:
         raise UnsupportedError("the convolution must be VALID, with strides and dilations of 1")
-    pads = [(0, 0)] * (2 - count) + pads  # a row is convolved as a picture of height 1
+    # A row is convolved as a picture of height 1.
+    pads = [(0, 0)] * (2 - count) + pads
     windowed = pads, (spread.block[0] if count == 2 else 1, spread.block[-1])
     importer, value = site.importer, site.importer.real(spread.tensor)
     for each in spread.waiting:
-        name = f"{each.name}/whole"  # the tensor of the name is in phases
+        # The tensor of the name itself is in phases.
+        name = f"{each.name}/whole"
         again = replace(each, name=name, first=value, windowed=windowed if each is own else None)
         value = _decoded(again, operators)
         importer.give(each.outputs[0], value, name)
@@ -91,12 +94,12 @@ def gathered(spread: Spread, site: OperatorSite, operators: Mapping[str, Decode]
 
 
 def _decoded(site: OperatorSite, operators: Mapping[str, Decode]) -> str:
-    """The operator's result; a RESHAPE drops the axis that was added for the convolution."""
+    """Return the operator's result; a RESHAPE drops the axis that was added for the convolution."""
     if site.op == "RESHAPE":
         shape, out = site.shape(0), site.importer.tensor(site.outputs[0]).shape
         if len(shape) != 4 or shape[1] != 1 or len(out) != 3:
             raise UnsupportedError(f"a RESHAPE from {list(shape)} to {list(out)} after SPACE_TO_BATCH_ND")
         axis = site.builder.constant(np.array([1], np.int64))
         return site.builder.add("Squeeze", site.x(), axis, name=site.name)
-    made = operators[site.op](site)
-    return made if isinstance(made, str) else made[0]
+    results = operators[site.op](site)
+    return results if isinstance(results, str) else results[0]

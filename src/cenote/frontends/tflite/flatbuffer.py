@@ -1,8 +1,8 @@
-"""FlatBuffers, read where they lie: tables whose fields are given by slot and kind.
+"""Reader of FlatBuffers in place: tables whose fields are given by slot and kind.
 
 The format is FlatBuffers' (flatbuffers.dev, "internals"): a table starts with the distance back to its vtable, which
-holds for each slot how far behind the table's start the field lies, 0 for one that is left to its default. Nothing is
-trusted: whatever lies outside of the file is a ModelError.
+holds for each slot the offset of the field from the table's start, 0 for a field with its default. Nothing is
+trusted: an offset outside of the file is a ModelError.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FORMS = {
 }  # fmt: skip
 
 Fields = Mapping[str, tuple[int, str, Any]]
-"""Of a table: slot, kind and default of each field. A kind is a number's, "text", "table", "tables", "texts", or a
+"""Slot, kind and default of each field of a table. A kind is a number's, "text", "table", "tables", "texts", or a
 number's with [] behind it."""
 
 
@@ -37,7 +37,7 @@ class Buffer:
         self._block = lru_cache(64)(lambda index: source.read(index * _BLOCK, _BLOCK))
 
     def bytes(self, offset: int, length: int) -> bytes:
-        """Raises ModelError for bytes outside of the file."""
+        """Return bytes. Raises ModelError for bytes outside of the file."""
         if offset < 0 or length < 0 or offset + length > self.source.size:
             raise ModelError(f"damaged: {length} bytes at {offset} of a file of {self.source.size}")
         first, last = offset // _BLOCK, (offset + max(length, 1) - 1) // _BLOCK
@@ -51,13 +51,13 @@ class Buffer:
         return struct.unpack(form, self.bytes(offset, struct.calcsize(form)))[0]
 
     def array(self, offset: int, length: int) -> Array:
-        """Bytes as an array of their own."""
+        """Return bytes as a separate array."""
         if offset < 0 or length < 0 or offset + length > self.source.size:
             raise ModelError(f"damaged: {length} bytes at {offset} of a file of {self.source.size}")
         return self.source.array(offset, length)
 
     def follow(self, offset: int) -> int:
-        """Where an offset that is stored at `offset` leads."""
+        """Return the position that an offset stored at `offset` leads to."""
         return offset + int(self.number(offset, "uint32"))
 
 
@@ -70,7 +70,7 @@ class Table:
         self.slots = (buffer.number(self.vtable, "uint16") - 4) // 2
 
     def place(self, name: str) -> int:
-        """Where a field lies; 0 when it is left to its default."""
+        """Return the position of a field; 0 for a field with its default."""
         slot = self.fields[name][0]
         if slot >= self.slots:
             return 0
@@ -78,7 +78,7 @@ class Table:
         return self.position + offset if offset else 0
 
     def __getitem__(self, name: str) -> Any:
-        """A number, text, or array of numbers."""
+        """Return a number, text, or array of numbers."""
         _, kind, default = self.fields[name]
         place = self.place(name)
         if not place:
@@ -92,9 +92,9 @@ class Table:
         return self.buffer.number(place, kind)
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """A list of integers; empty when absent."""
-        found = self[name]
-        return () if found is None else tuple(int(number) for number in found)
+        """Return a list of integers; empty when absent."""
+        content = self[name]
+        return () if content is None else tuple(int(number) for number in content)
 
     def _text(self, position: int) -> str:
         length = self.buffer.number(position, "uint32")
@@ -104,7 +104,7 @@ class Table:
             raise ModelError("damaged: a name is no text") from error
 
     def _vector(self, name: str) -> tuple[int, int]:
-        """Where the items of a vector start, and how many there are."""
+        """Return the position of a vector's first item, and the number of items."""
         place = self.place(name)
         if not place:
             return 0, 0
@@ -112,16 +112,16 @@ class Table:
         return position + 4, int(self.buffer.number(position, "uint32"))
 
     def span(self, name: str) -> tuple[int, int]:
-        """Offset and bytes of a vector of bytes."""
+        """Return offset and bytes of a vector of bytes."""
         return self._vector(name)
 
     def table(self, name: str, fields: Fields) -> Table | None:
-        """A table in a field."""
+        """Return a table in a field."""
         place = self.place(name)
         return Table(self.buffer, self.buffer.follow(place), fields) if place else None
 
     def tables(self, name: str, fields: Fields) -> Iterator[Table]:
-        """The tables of a vector of tables."""
+        """Yield the tables of a vector of tables."""
         start, count = self._vector(name)
         if count * 4 > self.buffer.source.size:
             raise ModelError(f"damaged: {count} items in '{name}'")
@@ -130,7 +130,7 @@ class Table:
 
 
 def root(source: Source, identifier: bytes, fields: Fields) -> Table:
-    """The root table of a file. Raises ModelError when the file is not one of that identifier."""
+    """Return the root table of a file. Raises ModelError when the file is not one of that identifier."""
     buffer = Buffer(source)
     if source.size < 8 or buffer.bytes(4, 4) != identifier:
         raise ModelError(f"no file of kind {identifier.decode()}")

@@ -1,4 +1,4 @@
-"""Tensors of a TensorFlow Lite file as values of a graph in the making."""
+"""Tensors of a TensorFlow Lite file as values of a graph under construction."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from cenote.frontends.tflite.sparsity import dense_of
 
 @dataclass(frozen=True)
 class Quantization:
-    """real = scale * (stored - zero_point), per tensor or along `axis`."""
+    """Quantisation parameters: real = scale * (stored - zero_point), per tensor or along `axis`."""
 
     scale: Array
     zero_point: Array
     axis: int
 
     def real(self, stored: Array) -> Array:
-        """What stored integers stand for, in float32."""
+        """Return the numbers that stored integers represent, in float32."""
         shape = [1] * stored.ndim
         if self.scale.size > 1:
             shape[self.axis] = self.scale.size
         shifted = stored.astype(np.float64) - self.zero_point.reshape(shape)
-        with np.errstate(over="ignore"):  # of a scale near the largest number: infinity
+        # A scale near the largest number gives infinity.
+        with np.errstate(over="ignore"):
             return (shifted * self.scale.astype(np.float64).reshape(shape)).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of the file: `content` says where it lies when it is constant."""
+    """A tensor of the file: `content` is its place there when it is constant."""
 
     name: str
-    dtype: (
-        np.dtype[Any] | None
-    )  # None for a type that Cenote does not have: it matters only where the tensor is used
+    # None for a type that Cenote does not have, which matters only where the tensor is used.
+    dtype: np.dtype[Any] | None
     kind: int
     shape: tuple[int, ...]
     signature: tuple[Dimension, ...]
@@ -51,7 +51,7 @@ class Tensor:
 
     @property
     def is_rounded(self) -> bool:
-        """Whether what is computed for it is rounded to the integers that it stores."""
+        """True if its computed values are rounded to the integers that it stores."""
         element = self.element() if self.quantization is not None else None
         return element is not None and element.kind in "iu" and element.itemsize < 4
 
@@ -63,19 +63,24 @@ class Tensor:
 
 
 class Importer:
-    """Imports operators into a graph in the making.
+    """Importer of operators into a graph under construction.
 
-    A quantised tensor is in the graph as it is stored, an integer, after every operator that makes one; operators
-    work on what it stands for, in float32.
+    A quantised tensor is in the graph in its stored form, integers, behind every operator that makes one; operators
+    work on the numbers that it represents, in float32.
     """
 
     def __init__(self, buffer: Buffer, tensors: list[Tensor]) -> None:
         self.builder, self.buffer, self.tensors = GraphBuilder(), buffer, tensors
-        self.made: dict[int, str] = {}  # values of tensors, as they are stored
-        self.reals: dict[int, str] = {}  # and as what they stand for
-        self.spreads: dict[int, Any] = {}  # tensors that wait for BATCH_TO_SPACE_ND, see `dilation`
-        self.problems: list[str] | None = None  # where they are collected instead of raised
-        self.failed: set[int] = set()  # tensors of operators that were not imported
+        # Values of tensors in their stored form.
+        self.made: dict[int, str] = {}
+        # Values of the numbers that quantised tensors represent.
+        self.reals: dict[int, str] = {}
+        # Tensors that wait for BATCH_TO_SPACE_ND, see `dilation`.
+        self.spreads: dict[int, Any] = {}
+        # Collects problems, if given, instead of an error.
+        self.problems: list[str] | None = None
+        # Tensors of operators that were not imported.
+        self.failed: set[int] = set()
 
     def tensor(self, number: int) -> Tensor:
         if not 0 <= number < len(self.tensors):
@@ -83,14 +88,14 @@ class Importer:
         return self.tensors[number]
 
     def declare(self, number: int) -> None:
-        """An input of the graph."""
+        """Add an input of the graph."""
         tensor = self.tensor(number)
         self.made[number] = self.builder.input(
             tensor.name or f"input {number}", tensor.element(), tensor.signature
         )
 
     def constant(self, number: int) -> Array | None:
-        """The content of a constant tensor, as it is stored."""
+        """Return the content of a constant tensor in its stored form."""
         tensor = self.tensor(number)
         if tensor.content is None or number in self.made:
             return None
@@ -105,7 +110,7 @@ class Importer:
         return content.view(tensor.element()).reshape(tensor.shape)
 
     def stored(self, number: int) -> str:
-        """The value of a tensor as it is stored."""
+        """Return the value of a tensor in its stored form."""
         if number not in self.made:
             content = self.constant(number)
             if content is None:
@@ -114,17 +119,17 @@ class Importer:
         return self.made[number]
 
     def real(self, number: int) -> str:
-        """The value of a tensor as what it stands for: itself unless it is quantised."""
+        """Return the value of the numbers that a tensor represents: the tensor itself unless it is quantised."""
         tensor = self.tensor(number)
         if tensor.quantization is None or tensor.element().kind == "f":
             return self.stored(number)
         if number not in self.reals:
             content = self.constant(number)
             if content is not None:
-                made = self.builder.constant(tensor.quantization.real(content), f"{tensor.name}/real")
+                value = self.builder.constant(tensor.quantization.real(content), f"{tensor.name}/real")
             else:
-                made = self._dequantized(self.stored(number), tensor)
-            self.reals[number] = made
+                value = self._dequantized(self.stored(number), tensor)
+            self.reals[number] = value
         return self.reals[number]
 
     def _dequantized(self, value: str, tensor: Tensor) -> str:
@@ -146,13 +151,13 @@ class Importer:
         )
 
     def wanted_name(self, number: int) -> str:
-        """What an operator's result is to be called: the tensor's name, unless it is still to be rounded."""
+        """Return the name for an operator's result: the tensor's name, unless it is still to be rounded."""
         tensor = self.tensor(number)
         return f"{tensor.name}/unrounded" if tensor.is_rounded else tensor.name
 
     def give(self, number: int, value: str, name: str = "") -> None:
-        """Say what an operator has computed; a quantised tensor is rounded to what it can stand for (then it is called
-        `name`, by default as the tensor)."""
+        """Set the value that an operator has computed for a tensor. A quantised tensor is rounded to numbers that it
+        can represent (and is then called `name`, by default as the tensor)."""
         tensor = self.tensor(number)
         if number in self.made:
             raise ModelError(f"tensor '{tensor.name}' is made twice")

@@ -1,4 +1,4 @@
-"""What TensorFlow Lite's operators become: one table."""
+"""Decoders of TensorFlow Lite's operators: one table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _activated(op: str) -> Decode:
 
 
 def _conv(site: OperatorSite) -> str:
-    """The kernel is (M, H, W, C / groups)."""
+    """Decode a convolution. The kernel is (M, H, W, C / groups)."""
     weights = transposed(site.builder, site.x(1), (0, 3, 1, 2))
     return _convolved(site, weights, 0)
 
@@ -27,14 +27,22 @@ def _conv(site: OperatorSite) -> str:
 def _convolved(site: OperatorSite, weights: str, groups: int) -> str:
     return site.activated(
         lambda name: site.pictures().conv_of(
-            site.x(), weights, site.x(2), rank=4, strides=site.strides, padding=site.padding, pads=site.pads,
-            dilations=site.dilations, groups=groups, name=name,
+            site.x(),
+            weights,
+            site.x(2),
+            rank=4,
+            strides=site.strides,
+            padding=site.padding,
+            pads=site.pads,
+            dilations=site.dilations,
+            groups=groups,
+            name=name,
         )
-    )  # fmt: skip
+    )
 
 
 def _depthwise(site: OperatorSite) -> str:
-    """The kernel is (1, H, W, C * multiplier)."""
+    """Decode a depthwise convolution. The kernel is (1, H, W, C * multiplier)."""
     kernel = site.shape(1)
     if len(kernel) != 4 or kernel[0] != 1:
         raise ModelError(f"a depthwise kernel of shape {list(kernel)}")
@@ -46,7 +54,7 @@ def _depthwise(site: OperatorSite) -> str:
 
 
 def _conv_3d(site: OperatorSite) -> str:
-    """The kernel is (D, H, W, C, M)."""
+    """Decode a convolution of volumes. The kernel is (D, H, W, C, M)."""
     return site.activated(
         lambda name: site.pictures().conv(
             site.x(),
@@ -62,7 +70,8 @@ def _conv_3d(site: OperatorSite) -> str:
 
 
 def _transposed_conv(site: OperatorSite) -> str:
-    """Inputs: the shape of the result, the kernel (M, H, W, C), the picture, a bias."""
+    """Decode a transposed convolution. Inputs: the shape of the result, the kernel (M, H, W, C), the picture, a
+    bias."""
     shape = site.builder.known(site.stored(0))
     sizes = None if shape is None else [int(extent) for extent in shape.reshape(-1)[1:3]]
     kernel = transposed(site.builder, site.x(1), (1, 2, 0, 3))
@@ -81,7 +90,8 @@ def _transposed_conv(site: OperatorSite) -> str:
 
 
 def _transposed_conv_with_bias(site: OperatorSite) -> str:
-    """MediaPipe's operator: x, kernel (M, H, W, C), bias; its options are padding, stride_w, stride_h as int32."""
+    """Decode MediaPipe's operator. Inputs: x, kernel (M, H, W, C), bias; its options are padding, stride_w, stride_h
+    as int32."""
     content = site.operator["custom_options"]
     if content is None or len(content) < 12:
         raise ModelError("its options are missing")
@@ -90,9 +100,15 @@ def _transposed_conv_with_bias(site: OperatorSite) -> str:
         raise ModelError(f"padding {padding}")
     kernel = transposed(site.builder, site.x(1), (1, 2, 0, 3))
     return site.pictures().conv_transpose(
-        site.x(0), kernel, site.x(2), rank=4, strides=(stride_h, stride_w), padding="SAME" if padding == 1 else "VALID",
-        sizes=None, name=site.name,
-    )  # fmt: skip
+        site.x(0),
+        kernel,
+        site.x(2),
+        rank=4,
+        strides=(stride_h, stride_w),
+        padding="SAME" if padding == 1 else "VALID",
+        sizes=None,
+        name=site.name,
+    )
 
 
 def _pool(op: str) -> Decode:
@@ -112,8 +128,8 @@ def _pooled(site: OperatorSite, op: str, x: str, name: str) -> str:
 
 
 def _average_of_stored(site: OperatorSite, name: str) -> str:
-    """The mean of the integers as they are stored, a half rounded away from zero, as TensorFlow Lite does: of a window
-    of 2x2 every fourth mean ends in a half, and rounding it otherwise shifts the whole map."""
+    """Add the mean of the stored integers with halves rounded away from zero, as in TensorFlow Lite: with a window of
+    2x2 every fourth mean ends in a half, and rounding it otherwise shifts the whole map."""
     builder, quantization = site.builder, site.importer.tensor(site.tensor_number(0)).quantization
     if quantization is None or quantization.scale.size != 1:
         raise ModelError("an average pool of integers takes one scale")
@@ -128,7 +144,8 @@ def _average_of_stored(site: OperatorSite, name: str) -> str:
 
 
 def _linear(site: OperatorSite) -> str:
-    """x (any rank, whose elements make rows of the weights' length), weights (M, K), bias."""
+    """Decode a linear layer. Inputs: x (of any rank; its elements make rows of the weights' length), weights (M, K),
+    bias."""
     if site.integer("weights_format"):
         raise UnsupportedError("shuffled weights are not supported")
     weights = site.shape(1)
@@ -171,7 +188,7 @@ def _gelu(site: OperatorSite) -> str:
 
 
 def _normalized(site: OperatorSite) -> str:
-    """x / sqrt(sum of squares of its last axis)."""
+    """Decode x / sqrt(sum of squares of its last axis)."""
     return site.activated(lambda name: site.builder.add("LpNormalization", site.x(), axis=-1, p=2, name=name))
 
 

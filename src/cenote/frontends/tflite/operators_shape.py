@@ -1,4 +1,4 @@
-"""What moves, cuts and joins tensors, and computes with shapes."""
+"""Operators that move, cut and join tensors, and compute with shapes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _mirror_pad(site: OperatorSite) -> str:
 
 
 def _dequantize(site: OperatorSite) -> str:
-    """Of half floats: a wider type; of integers what they stand for."""
+    """Decode DEQUANTIZE: half floats become a wider type, integers the numbers that they represent."""
     content = site.importer.constant(site.tensor_number(0))
     if content is not None and content.dtype.kind == "f":
         return site.builder.constant(content.astype(np.float32), site.name)

@@ -1,4 +1,4 @@
-"""Reads TensorFlow Lite models: tensors, their quantisation, operators one by one."""
+"""Reader of TensorFlow Lite models: tensors, their quantisation, operators one by one."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from cenote.frontends.wire import Source
 def load_tflite(
     source: Source, signature: str | None = None, problems: list[str] | None = None
 ) -> ImportedModel:
-    """A model's first subgraph, or the one of a signature; inputs and outputs are in the file's order and keep its
-    names.
+    """Read a model's first subgraph, or the one of a signature; inputs and outputs are in the file's order and keep
+    its names.
 
-    Raises ModelError for what is no such file, UnsupportedError for operators and types that Cenote does not have.
+    Raises ModelError for a file of another kind, UnsupportedError for operators and types that Cenote does not have.
     """
     model = root(source, schema.IDENTIFIER, schema.MODEL)
     codes = [_operator_name(code) for code in model.tables("operator_codes", schema.OPERATOR_CODE)]
@@ -80,7 +80,7 @@ def _of_signature(model: Table, wanted: str) -> int:
 
 
 def _content(buffer: Table, source: Source) -> tuple[int, int] | None:
-    """Where a buffer's bytes lie; None when it is empty. Large ones lie behind the flatbuffer."""
+    """Return the place of a buffer's bytes; None when it is empty. Large buffers are stored behind the flatbuffer."""
     offset, size = buffer.span("data")
     if not size and int(buffer["size"]) > 1:
         offset, size = int(buffer["offset"]), int(buffer["size"])
@@ -146,10 +146,10 @@ def _add(importer: Importer, operator: Table, codes: list[str], position: int) -
         values = decoded(
             _decoded, OperatorSite(codes[code], wanted, inputs, outputs, options, operator, importer)
         )
-        given: Mapping[int, str] = dict(
+        results: Mapping[int, str] = dict(
             zip(outputs, [values] if isinstance(values, str) else values, strict=False)
         )
-        for number, value in given.items():
+        for number, value in results.items():
             importer.give(number, value)
     except CenoteError as error:
         located = error.located(where)
@@ -160,7 +160,7 @@ def _add(importer: Importer, operator: Table, codes: list[str], position: int) -
 
 
 def _decoded(site: OperatorSite) -> str | Sequence[str]:
-    """The values that an operator makes; none where it waits for the end of a dilated convolution."""
+    """Return the values that an operator makes; none where it waits for the end of a dilated convolution."""
     spreads = site.importer.spreads
     spread = spreads.get(site.tensor_number(0))
     if site.op == "SPACE_TO_BATCH_ND":

@@ -10,7 +10,7 @@ IDENTIFIER = b"TFL3"
 
 
 def _fields(text: str) -> Fields:
-    """ "name kind [default]", in the order of their slots; "-" leaves a slot out."""
+    """Parse fields "name kind [default]", in the order of their slots; "-" leaves a slot out."""
     fields: dict[str, tuple[int, str, Any]] = {}
     for slot, item in enumerate(text.split(",")):
         parts = item.split()

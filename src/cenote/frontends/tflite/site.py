@@ -1,4 +1,4 @@
-"""An operator of a TensorFlow Lite file with its inputs at hand: what decoders work on."""
+"""An operator of a TensorFlow Lite file with its inputs: the input of decoders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cenote.frontends.tflite.importer import Importer
 
 @dataclass
 class OperatorSite:
-    """An operator of the file: what a decoder works on."""
+    """An operator of the file: the input of a decoder."""
 
     op: str
     name: str
@@ -28,8 +28,9 @@ class OperatorSite:
     options: Table | None
     operator: Table
     importer: Importer
-    first: str = ""  # the value of the first input, where it is another than the tensor's
-    # Pads and dilations that take the place of the options'.
+    # The value of the first input, where it is not the tensor's.
+    first: str = ""
+    # Pads and dilations that replace the options'.
     windowed: tuple[Sequence[tuple[int, int]], tuple[int, int]] | None = None
 
     @property
@@ -37,11 +38,11 @@ class OperatorSite:
         return self.importer.builder
 
     def tensor_number(self, index: int) -> int:
-        """The tensor that is an input; -1 for an absent one."""
+        """Return the number of the tensor that is an input; -1 for an absent one."""
         return self.inputs[index] if index < len(self.inputs) else -1
 
     def x(self, index: int = 0) -> str:
-        """The value of an input; "" for an absent one."""
+        """Return the value of an input; "" for an absent one."""
         if not index and self.first:
             return self.first
         number = self.tensor_number(index)
@@ -72,11 +73,11 @@ class OperatorSite:
         return len(self.importer.tensor(self.tensor_number(index)).shape)
 
     def shape(self, index: int = 0) -> tuple[int, ...]:
-        """As the file has it: 1 for an extent that varies."""
+        """Return the shape in the file: 1 for an extent that varies."""
         return self.importer.tensor(self.tensor_number(index)).shape
 
     def option(self, name: str) -> Any:
-        """An option, or its default where the operator has no options."""
+        """Return an option, or its default where the operator has no options."""
         if self.options is not None:
             return self.options[name]
         return schema.OPTIONS[self.op][name][2]
@@ -91,14 +92,14 @@ class OperatorSite:
         return float(self.option(name))
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """A list among the options; empty where the operator has none."""
+        """Return a list among the options; empty where the operator has none."""
         return () if self.options is None else self.options.numbers(name)
 
     def result_dtype(self, attribute: str, default: int | None = None) -> np.dtype[Any]:
         return self.importer.tensor(self.outputs[0]).element()
 
     def names(self, count: int) -> list[str]:
-        """What the file calls the outputs, however many an option says."""
+        """Return the file's names of the outputs, independent of the number that an option gives."""
         return [self.importer.wanted_name(number) for number in self.outputs]
 
     @property
@@ -110,8 +111,8 @@ class OperatorSite:
         return ChannelsLast(self.builder)
 
     def activated(self, make: Callable[[str], str]) -> str:
-        """What `make` makes under a name, through the activation that the operator has built in: the tensor's name is
-        that of the last."""
+        """Return the result of `make`, with the operator's built-in activation applied; the last value gets the
+        tensor's name."""
         number = self.integer("activation")
         if number not in schema.ACTIVATIONS:
             raise ModelError(f"activation {number}")

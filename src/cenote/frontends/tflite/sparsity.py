@@ -1,7 +1,7 @@
-"""Sparse constants of TensorFlow Lite made dense.
+"""Conversion of TensorFlow Lite's sparse constants to dense ones.
 
-The format is that of TACO ("The Tensor Algebra Compiler", Kjolstad et al., 2017): the levels of the tensor (and of the
-blocks that its axes may be cut into) in the order in which they are walked, each either dense or a list of segments and
+The format is that of TACO ("The Tensor Algebra Compiler", Kjolstad et al., 2017): the levels of the tensor (and of
+the blocks that its axes may be cut into) in the order of traversal, each either dense or a list of segments and
 indices.
 """
 
@@ -20,7 +20,7 @@ _VECTORS = {1: schema.INT32_VECTOR, 2: schema.UINT16_VECTOR, 3: schema.UINT8_VEC
 
 
 def dense_of(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
-    """The tensor of which `values` are the stored elements. Raises ModelError where the two do not fit."""
+    """Return the tensor of which `values` are the stored elements. Raises ModelError where the two do not fit."""
     order, blocks = sparsity.numbers("traversal_order"), sparsity.numbers("block_map")
     levels = list(sparsity.tables("dim_metadata", schema.DIMENSION_METADATA))
     rank = len(shape)
@@ -29,7 +29,7 @@ def dense_of(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
             f"a sparse constant of {len(levels)} levels, order {list(order)}, blocks {list(blocks)}"
         )
     extents = _extents(shape, order, blocks, levels)
-    # Every walk of the levels, from the first: which place it is at along each of them.
+    # Every walk of the levels, from the first: its place along each of them.
     places = np.zeros((1, 0), np.int64)
     for level, table in enumerate(levels):
         places = _walked(places, table, extents[order[level]])
@@ -54,7 +54,7 @@ def dense_of(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
 def _extents(
     shape: tuple[int, ...], order: tuple[int, ...], blocks: tuple[int, ...], levels: list[Table]
 ) -> list[int]:
-    """Extent of each axis in blocks, then of the blocks."""
+    """Return the extent of each axis in blocks, then those of the blocks."""
     sizes = [0] * len(levels)
     for level, axis in enumerate(order):
         sizes[axis] = int(levels[level]["dense_size"])
@@ -68,7 +68,7 @@ def _extents(
 
 
 def _walked(places: Array, level: Table, extent: int) -> Array:
-    """The walks so far, each continued by every place of the next level."""
+    """Return the walks so far, each continued by every place of the next level."""
     if not int(level["format"]):
         repeated = np.repeat(places, extent, axis=0)
         return np.column_stack([repeated, np.tile(np.arange(extent), len(places))])
@@ -82,8 +82,8 @@ def _walked(places: Array, level: Table, extent: int) -> Array:
 
 def _vector(level: Table, name: str) -> Array:
     fields = _VECTORS.get(int(level[f"{name}_type"]))
-    found = None if fields is None else level.table(name, fields)
-    numbers = None if found is None else found["values"]
+    vector = None if fields is None else level.table(name, fields)
+    numbers = None if vector is None else vector["values"]
     if numbers is None:
         raise ModelError(f"a sparse constant has no {name}")
     return np.asarray(numbers, np.int64)
