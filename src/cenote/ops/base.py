@@ -125,6 +125,24 @@ class Lowering:
     layout_sensitive: bool = False
 
     @staticmethod
+    def of_call(
+        name: str,
+        inputs: tuple[Layout | None, ...],
+        outputs: tuple[Layout, ...],
+        call: Callable[..., Call],
+        *others: Any,
+        **named: Any,
+    ) -> Lowering:
+        """The lowering that is one call: `call` gets the views of the inputs that have a layout, of the outputs and of
+        the temporaries. `others` and `named` are Lowering's further fields."""
+
+        def bind(given: Sequence[View | None], made: Sequence[View]) -> tuple[Call]:
+            used = (view for view, layout in zip(given, inputs, strict=True) if layout is not None)
+            return (call(*used, *made),)
+
+        return Lowering(name, inputs, outputs, bind, *others, **named)
+
+    @staticmethod
     def shared(alias: Alias, inputs: tuple[Layout | None, ...], outputs: tuple[Layout, ...]) -> Lowering:
         """Values that share memory."""
         return Lowering(alias.value, inputs, outputs, no_calls, 0.0, alias=alias)

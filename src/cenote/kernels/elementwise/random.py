@@ -263,7 +263,7 @@ def normal_call(y: View, seed: View, mean: float, deviation: float) -> Call:
     )
 
 
-def bernoulli_call(x: View, y: View, seed: View) -> Call:
+def bernoulli_call(x: View, seed: View, y: View) -> Call:
     """Return the launch that draws ones with the probabilities in x."""
     total = math.prod(y.shape)
     words: dict[str, Argument] = {"y": y, "x": x, "seed": seed, "count": total}

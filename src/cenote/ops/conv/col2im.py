@@ -90,12 +90,14 @@ class Col2Im(Op):
         strides, pads, dilations, blocks = self.geometry(sizes, window)
         windows = Windows.of(sizes, blocks, window, strides, [before for before, _ in pads], dilations)
 
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            return [fold_call(present(views[0]), outputs[0], windows, target)]
-
         shapes = tuple(None if each.value is not None else PLAIN for each in (image, block))
         seconds = pass_seconds(x.nbytes + output.nbytes, x.size)
-        yield Lowering("rows", (PLAIN, *shapes), (PLAIN,), bind, seconds, error_of(1e-6, x.dtype))
+
+        def call(x: View, *others: View) -> Call:
+            return fold_call(x, others[-1], windows, target)
+
+        error = error_of(1e-6, x.dtype)
+        yield Lowering.of_call("rows", (PLAIN, *shapes), (PLAIN,), call, seconds, error)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View, present
+from cenote.kernels.base import present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.layout.triangle import triangle_call
@@ -124,11 +125,9 @@ class Trilu(Op):
         far = 2**40  # beyond any matrix
         diagonal = 0 if k is None or k.value is None else min(max(int(k.value.item()), -far), far)
 
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            return [triangle_call(present(views[0]), outputs[0], self.upper, diagonal, target)]
-
         rest = (None,) * (len(inputs) - 1)
-        yield Lowering("rows", (PLAIN, *rest), (PLAIN,), bind, pass_seconds(2 * data.nbytes))
+        call = partial(triangle_call, upper=self.upper, diagonal=diagonal, target=target)
+        yield Lowering.of_call("rows", (PLAIN, *rest), (PLAIN,), call, pass_seconds(2 * data.nbytes))
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

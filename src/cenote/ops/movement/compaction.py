@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen import jit
 from cenote.core.types import INT64, PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.launch import Runner
 from cenote.kernels.selection.compact import blocks_of, compact_call, coordinates_call, count_call
@@ -30,40 +28,27 @@ def is_number(dtype: np.dtype[Any]) -> bool:
 @lru_cache(_KEPT)
 def counting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
     """Gives what is not zero in each block."""
-
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        return [count_call(present(views[0]), outputs[0])]
-
     x, counts = TensorType(dtype, (size,)), TensorType(INT64, (blocks_of(size),))
-    lowering = Lowering("count", (PLAIN,), (PLAIN,), bind, pass_seconds(x.nbytes))
+    lowering = Lowering.of_call("count", (PLAIN,), (PLAIN,), count_call, pass_seconds(x.nbytes))
     return lowering_runner(lowering, (x,), (counts,), threads)
 
 
 @lru_cache(_KEPT)
 def compacting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
     """Takes elements, mask and offsets; fills what is let through."""
-
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x, mask, offsets = (present(view) for view in views)
-        return [compact_call(x, mask, offsets, outputs[0])]
-
     x, mask = TensorType(dtype, (size,)), TensorType(np.dtype(bool), (size,))
     offsets = TensorType(INT64, (blocks_of(size) + 1,))
-    lowering = Lowering("compact", (PLAIN,) * 3, (PLAIN,), bind, pass_seconds(2 * x.nbytes))
+    lowering = Lowering.of_call("compact", (PLAIN,) * 3, (PLAIN,), compact_call, pass_seconds(2 * x.nbytes))
     return lowering_runner(lowering, (x, mask, offsets), (x,), threads)
 
 
 @lru_cache(_KEPT)
 def locating(dtype: np.dtype[Any], shape: tuple[int, ...], threads: int) -> Runner:
     """Takes elements and offsets; fills the coordinates, a row for each."""
-
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x, offsets = (present(view) for view in views)
-        return [coordinates_call(x, offsets, outputs[0], x.type.rank, 1)]
-
     x = TensorType(dtype, shape)
     offsets, y = TensorType(INT64, (blocks_of(x.size) + 1,)), TensorType(INT64, (x.size, x.rank))
-    lowering = Lowering("coordinates", (PLAIN,) * 2, (PLAIN,), bind, pass_seconds(x.nbytes))
+    call = partial(coordinates_call, step=len(shape), axis_step=1)
+    lowering = Lowering.of_call("coordinates", (PLAIN,) * 2, (PLAIN,), call, pass_seconds(x.nbytes))
     return lowering_runner(lowering, (x, offsets), (y,), threads)
 
 

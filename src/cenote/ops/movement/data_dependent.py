@@ -234,12 +234,11 @@ class OneHot(Op):
         rows, step = one_hot_rows(outer, extent, inner)
         found, check = noted(self.name, indices, -(-rows // step), (extent,), rule)
 
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            (y, notes), given, values = outputs, present(views[0]), present(views[2])
-            return [one_hot_call(given, values, y, notes, outer, extent, inner, rule)]
-
+        call = partial(one_hot_call, outer=outer, depth=extent, inner=inner, rule=rule)
         seconds = pass_seconds(indices.size * extent * values.dtype.itemsize)
-        yield Lowering("fill", (PLAIN, None, PLAIN), (PLAIN,), bind, seconds, 0.0, (found,), check=check)
+        yield Lowering.of_call(
+            "fill", (PLAIN, None, PLAIN), (PLAIN,), call, seconds, 0.0, (found,), check=check
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -341,14 +340,11 @@ class ReverseSequence(Op):
             return
         steps = x.shape[self.time_axis]
 
-        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
-            y, noted_lengths = made
-            return [reverse_call(present(views[0]), present(views[1]), y, noted_lengths, self.batch_axis)]
-
         found = TensorType(INT64, (x.shape[0] * x.shape[1], 2))
+        call = partial(reverse_call, batch_axis=self.batch_axis)
         seconds = pass_seconds(2 * x.nbytes)
-        yield Lowering(
-            "rows", (PLAIN, PLAIN), (PLAIN,), bind, seconds, temporaries=(found,), check=LengthCheck(steps)
+        yield Lowering.of_call(
+            "rows", (PLAIN, PLAIN), (PLAIN,), call, seconds, 0.0, (found,), check=LengthCheck(steps)
         )
 
     @classmethod

@@ -78,16 +78,15 @@ class EmbeddingBag(Op):
         rule = rule_of(self.name, self.invalid, False)
         found, check = noted(self.name, indices, offsets.shape[0] - 1, table.shape[:1], rule)
 
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            given = [present(view) for view in views[:3]]
-            weights = views[3] if len(views) > 3 else None
-            y, notes = outputs
-            return [bag_call(given[0], given[1], given[2], weights, y, notes, self.mode, self.padding, rule)]
+        def call(table: View, indices: View, offsets: View, *others: View) -> Call:
+            weights = others[0] if len(others) > 2 else None
+            y, notes = others[-2:]
+            return bag_call(table, indices, offsets, weights, y, notes, self.mode, self.padding, rule)
 
         layouts = tuple(None if kind is None else PLAIN for kind in inputs)
         seconds = pass_seconds(indices.size * table.shape[1] * table.dtype.itemsize)
         tolerance = SUM_TOLERANCES[table.dtype.name] if self.mode != "max" else 0.0
-        yield Lowering("bags", layouts, (PLAIN,), bind, seconds, tolerance, (found,), check=check)
+        yield Lowering.of_call("bags", layouts, (PLAIN,), call, seconds, tolerance, (found,), check=check)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from cenote.core.errors import ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType, is_float
-from cenote.kernels.base import Call, View, present
+from cenote.kernels.base import present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.sampling.grid_sample import grid_sample_call
@@ -82,15 +83,13 @@ class GridSample(Op):
             return
         nearest = self.mode == "nearest"
 
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            source, places, y = *map(present, views), outputs[0]
-            how = (self.mode, self.padding, self.align_corners)
-            return [grid_sample_call(source, places, y, *how)]
-
         taps = PER_AXIS[self.mode] ** (x.rank - 2)
         seconds = pass_seconds(x.nbytes + grid.nbytes + output.nbytes) + output.size * taps * 0.5e-9
         error = 0.0 if nearest else error_of(2e-6 if self.mode == "linear" else 4e-6, x.dtype)
-        yield Lowering("taps", (PLAIN, PLAIN), (PLAIN,), bind, seconds, error)
+        call = partial(
+            grid_sample_call, mode=self.mode, padding=self.padding, align_corners=self.align_corners
+        )
+        yield Lowering.of_call("taps", (PLAIN, PLAIN), (PLAIN,), call, seconds, error)
 
     def operations(self, outputs: Types, *inputs: TensorType) -> int:
         taps: int = PER_AXIS[self.mode] ** (outputs[0].rank - 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -114,12 +115,9 @@ def gather_lowerings(
         return
     found, check = noted(op, indices, rows.items(x.dtype.itemsize), rows.extents, rule)
 
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        data, index = present(views[0]), present(views[1])
-        return [gather_call(data, index, outputs[0], outputs[1], rows, rule)]
-
     seconds = pass_seconds(2 * y.nbytes + indices.nbytes) + rows.total * PLACED_VALUE
-    yield Lowering("rows", (PLAIN, PLAIN), (PLAIN,), bind, seconds, 0.0, (found,), check=check)
+    call = partial(gather_call, rows=rows, rule=rule)
+    yield Lowering.of_call("rows", (PLAIN, PLAIN), (PLAIN,), call, seconds, 0.0, (found,), check=check)
 
 
 def gather_elements_lowerings(
@@ -132,12 +130,9 @@ def gather_elements_lowerings(
         op, indices, -(-prod(indices.shape[:-1]) // item_rows(indices.shape)), x.shape[axis : axis + 1], rule
     )
 
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        data, index = present(views[0]), present(views[1])
-        return [gather_elements_call(data, index, outputs[0], outputs[1], axis, rule)]
-
     seconds = pass_seconds(indices.nbytes) + indices.size * PLACED_VALUE
-    yield Lowering("elements", (PLAIN, PLAIN), (PLAIN,), bind, seconds, 0.0, (found,), check=check)
+    call = partial(gather_elements_call, axis=axis, rule=rule)
+    yield Lowering.of_call("elements", (PLAIN, PLAIN), (PLAIN,), call, seconds, 0.0, (found,), check=check)
 
 
 def scatter_lowerings(

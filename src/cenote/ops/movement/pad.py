@@ -146,8 +146,8 @@ class Pad(Op):
         changed = [axis for axis, pair in enumerate(pads) if pair != (0, 0)]
         first = min([*changed, output.rank - 1])
 
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            x, axes = present(views[0]), []
+        def call(x: View, y: View) -> Call:
+            axes: list[TakenAxis] = []
             for axis, (begin, end) in enumerate(pads):
                 step = x.strides[axis]
                 table = (
@@ -160,10 +160,10 @@ class Pad(Op):
             middle = x.shape[-1] + min(begin, 0) + min(end, 0)
             ends = "table" if fill is None else "filled"
             row = TakenRow(max(begin, 0), middle, max(-begin, 0), ends, fill)
-            return [take_call(x, outputs[0], axes, row, target)]
+            return take_call(x, y, axes, row, target)
 
         absent = (None,) * (len(inputs) - 1)
-        yield Lowering("tables", (PLAIN, *absent), (PLAIN,), bind, pass_seconds(2 * output.nbytes))
+        yield Lowering.of_call("tables", (PLAIN, *absent), (PLAIN,), call, pass_seconds(2 * output.nbytes))
 
     def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
         return 0

@@ -51,15 +51,15 @@ def resize_lowerings(
         return
     error = 0.0 if nearest else error_of(2e-6, x.dtype)
 
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        spatial = 2 if outputs[0].layout.is_blocked else 0
+    def call(source: View, y: View) -> Call:
+        spatial = 2 if y.layout.is_blocked else 0
         used = taps[-(x.rank - spatial) :]
         used = [unresized] * (2 - len(used)) + used
-        return [resize_call(present(views[0]), outputs[0], used, nearest, target)]
+        return resize_call(source, y, used, nearest, target)
 
     moved = plain(x.nbytes + output.nbytes)
     seconds = pass_seconds(moved) + plain(output.size) * _element_seconds(taps, nearest)
-    yield Lowering("taps", (PLAIN, *rest), (PLAIN,), bind, seconds, error)
+    yield Lowering.of_call("taps", (PLAIN, *rest), (PLAIN,), call, seconds, error)
     blockable = 3 <= x.rank <= 5 and (x.rank > 3 or axes[1].is_identity)
     if blockable and is_float(x.dtype) and math.prod(counts) <= MOST_TAPS:
         blocked = Layout(target.lanes(x.dtype))
@@ -69,7 +69,7 @@ def resize_lowerings(
         )  # lanes without a channel are computed too
         steps = plain(output.size) * filled * 2 * math.prod(counts)
         seconds = pass_seconds(moved * filled, steps)
-        yield Lowering("taps_blocked", (blocked, *rest), (blocked,), bind, seconds, error)
+        yield Lowering.of_call("taps_blocked", (blocked, *rest), (blocked,), call, seconds, error)
 
 
 def _element_seconds(taps: Sequence[TapSource], nearest: bool) -> float:

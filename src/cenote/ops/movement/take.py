@@ -57,19 +57,19 @@ class Take(Op):
         changed = [axis for axis, rule in enumerate(rules) if rule != KEPT]
         first = min([*changed, len(shape) - 1])
 
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        def call(*views: View) -> Call:
             x, y = (
                 replace(view, type=TensorType(data.dtype, extents), strides=dense_strides(extents))
-                for view, extents in ((present(views[0]), shape), (outputs[0], made))
+                for view, extents in zip(views, (shape, made), strict=True)
             )
             axes = []
             for axis, (rule, number) in enumerate(rules):
                 step = x.strides[axis]
                 table = computed(places, rule, number, shape[axis], step) if axis >= first else None
                 axes.append(TakenAxis(made[axis], step, table))
-            return [take_call(x, y, axes, _row(rules[-1], shape[-1]), target)]
+            return take_call(x, y, axes, _row(rules[-1], shape[-1]), target)
 
-        yield Lowering("tables", (PLAIN,), (PLAIN,), bind, pass_seconds(2 * output.nbytes))
+        yield Lowering.of_call("tables", (PLAIN,), (PLAIN,), call, pass_seconds(2 * output.nbytes))
 
     def _joined(self, shape: Sequence[int]) -> tuple[tuple[int, ...], list[tuple[str, int]]]:
         """The shape and rules with the last axes that are kept joined to a rolled or kept one before: long rows."""

@@ -10,7 +10,7 @@ import numpy as np
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View, dense_strides, present
+from cenote.kernels.base import Call, View, dense_strides
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.layout.transpose import strided_copy_call
@@ -34,15 +34,14 @@ def strided_lowerings(
     if not can_copy(output.dtype) or not output.size:
         return
 
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x, y = present(views[0]), outputs[0]
+    def call(x: View, y: View) -> Call:
         start, strides = walk(x.strides)
         if shape is not None:
             y = replace(y, type=TensorType(y.type.dtype, shape), strides=dense_strides(shape))
-        return [strided_copy_call(x.at(start), strides, y, target)]
+        return strided_copy_call(x.at(start), strides, y, target)
 
     rest = (None,) * (len(inputs) - 1)
-    yield Lowering("strided_copy", (PLAIN, *rest), (PLAIN,), bind, pass_seconds(3 * output.nbytes))
+    yield Lowering.of_call("strided_copy", (PLAIN, *rest), (PLAIN,), call, pass_seconds(3 * output.nbytes))
 
 
 @dataclass(frozen=True)

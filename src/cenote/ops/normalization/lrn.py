@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, PLAIN, Array, Layout, TensorType
-from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.lrn import ROOTS, Normalized, lrn_call
 from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
@@ -67,17 +67,14 @@ class LRN(Op):
         before, after = self.reach
         formula = Normalized(before, after, self.alpha / self.size, self.beta, self.bias)
 
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            return [lrn_call(formula, present(views[0]), outputs[0])]
-
+        call = partial(lrn_call, formula)
         error = error_of(2e-6, x.dtype)
-        yield Lowering(
-            "windows", (PLAIN,), (PLAIN,), bind, pass_seconds(2 * x.nbytes, 4 * self.size * x.size), error
-        )
+        seconds = pass_seconds(2 * x.nbytes, 4 * self.size * x.size)
+        yield Lowering.of_call("windows", (PLAIN,), (PLAIN,), call, seconds, error)
         blocked = Layout(target.lanes(x.dtype))
         if 3 <= x.rank <= 5 and max(before, after) <= blocked.lanes:
             seconds = pass_seconds(2 * x.nbytes, (2 * self.size + 20) * x.size)
-            yield Lowering("windows_blocked", (blocked,), (blocked,), bind, seconds, error)
+            yield Lowering.of_call("windows_blocked", (blocked,), (blocked,), call, seconds, error)
 
     def operations(self, outputs: Types, x: TensorType) -> int:
         return (2 * self.size + 30) * x.size

@@ -84,16 +84,16 @@ def axes_lowerings(
     if not x.size or not (neighbours or channels):
         return
 
-    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
-        source, none = present(views[0]), Parameters(None, None)
+    def call(source: View, y: View) -> Call:
+        none = Parameters(None, None)
         if not neighbours:
-            return [normalize_channels_call(form, source, made[0], none, epsilon)]
+            return normalize_channels_call(form, source, y, none, epsilon)
         if axes[-1] == x.rank - 1:
-            return [normalize_rows_call(form, source, made[0], axes[0], none, epsilon)]
-        return [normalize_columns_call(form, source, made[0], axes, none, epsilon)]
+            return normalize_rows_call(form, source, y, axes[0], none, epsilon)
+        return normalize_columns_call(form, source, y, axes, none, epsilon)
 
     error = error_of(ERROR, x.dtype)
-    yield Lowering("rows", (PLAIN,), (PLAIN,), bind, _seconds(x), error, in_place=(0,))
+    yield Lowering.of_call("rows", (PLAIN,), (PLAIN,), call, _seconds(x), error, in_place=(0,))
 
 
 def channel_lowerings(
@@ -109,25 +109,26 @@ def channel_lowerings(
         return
     training = form.noted == "running"
 
-    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
-        source, scale, bias, mean, variance = views
+    def call(
+        source: View, scale: View, bias: View, mean: View, variance: View, y: View, *noted: View
+    ) -> Call:
         words: dict[str, Argument] = {"mean": mean, "spread": variance}
         if training:
             count = math.prod(x.shape) // x.shape[1]
             correction = count / (count - 1) if unbiased else 1.0
-            words = {"mean": made[1], "spread": made[2], "old_mean": mean, "old_spread": variance}
+            words = {"mean": noted[0], "spread": noted[1], "old_mean": mean, "old_spread": variance}
             words |= {"momentum": momentum, "correction": correction}
         notes = Notes(words, parameters[2].dtype)
         entries = Parameters(scale, bias, groups=x.shape[1], group_step=1)
         if x.rank == 2:
-            return [normalize_columns_call(form, present(source), made[0], (0,), entries, epsilon, notes)]
-        return [normalize_channels_call(form, present(source), made[0], entries, epsilon, notes)]
+            return normalize_columns_call(form, source, y, (0,), entries, epsilon, notes)
+        return normalize_channels_call(form, source, y, entries, epsilon, notes)
 
     error = error_of(ERROR, x.dtype)
     outputs = (PLAIN,) * (3 if training else 1)
     # One pass where statistics are given: before "standardize", which divides by each element's deviation.
     seconds = _seconds(x) if training else 0.9 * pass_seconds(2 * x.nbytes)
-    yield Lowering("channels", (PLAIN,) * 5, outputs, bind, seconds, error, in_place=(0,))
+    yield Lowering.of_call("channels", (PLAIN,) * 5, outputs, call, seconds, error, in_place=(0,))
 
 
 def group_lowerings(
@@ -164,14 +165,14 @@ def instance_blocked_lowerings(
     values = scale.value, bias.value
     blocked = Layout(target.lanes(x.dtype))
 
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        source, y = present(views[0]), outputs[0]
+    def call(source: View, y: View) -> Call:
         lanes = y.layout.lanes
         factor, shift = (_filled(value, y.blocks * lanes) for value in values)
-        return [normalize_blocked_call(source, y, factor, shift, epsilon)]
+        return normalize_blocked_call(source, y, factor, shift, epsilon)
 
     error = error_of(ERROR, x.dtype)
-    yield Lowering("blocked", (blocked, None, None), (blocked,), bind, _seconds(x), error, in_place=(0,))
+    seconds = _seconds(x)
+    yield Lowering.of_call("blocked", (blocked, None, None), (blocked,), call, seconds, error, in_place=(0,))
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.softmax import softmax_call
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Sample, Types
@@ -53,12 +53,10 @@ class _Softmax(Op):
         if not axes:
             return
 
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            return [softmax_call(present(views[0]), outputs[0], axes, self.name == "log_softmax", target)]
-
         seconds = pass_seconds(4 * x.nbytes, 30 * x.size)
-        yield Lowering(
-            "three_passes", (PLAIN,), (PLAIN,), bind, seconds, error_of(1e-6, x.dtype), in_place=(0,)
+        call = partial(softmax_call, axes=axes, logarithm=self.name == "log_softmax", target=target)
+        yield Lowering.of_call(
+            "three_passes", (PLAIN,), (PLAIN,), call, seconds, error_of(1e-6, x.dtype), in_place=(0,)
         )
 
     def operations(self, outputs: Types, x: TensorType) -> int:

@@ -226,11 +226,10 @@ def algorithm_lowerings(
     )
     for name, candidate in candidates(problem(x_view, views), target).items():
 
-        def bind(inputs: Sequence[View | None], outputs: Sequence[View], name: str = name) -> list[Call]:
-            x = source(inputs)
-            return [planned(name, problem(x, outputs), target).build(x, *outputs)]
+        def call(x: View, *outputs: View, name: str = name) -> Call:
+            return planned(name, problem(x, outputs), target).build(x, *outputs)
 
-        yield Lowering(name, (layout,), (layout,) * len(results), bind, candidate.seconds, error)
+        yield Lowering.of_call(name, (layout,), (layout,) * len(results), call, candidate.seconds, error)
 
 
 def _may_overflow(reduction: str, dtype: np.dtype[Any], window: Sequence[int]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -14,11 +15,10 @@ from cenote.core.limits import positions
 from cenote.core.pool_geometry import AxisWindow, explicit_axis, extents
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import stream_seconds
 from cenote.kernels.pool_variants.blur import OUTSIDE, blur_call, line_bytes
 from cenote.ops.base import Arrays, Box, Cost, Lowering, MapOp, Sample, Types
-from cenote.ops.pool.algorithms import TOLERANCES, source
+from cenote.ops.pool.algorithms import TOLERANCES
 from cenote.ops.pool.window import (
     as_declared,
     channels_first,
@@ -110,13 +110,10 @@ class BlurPool(MapOp):
             return
         places = [self._places(axis) for axis in axes]
 
-        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
-            weights = [binomial(k) for k in self.window]
-            view, last = source(inputs), self.channels_last
-            return [blur_call(axes, weights, places, view, outputs[0], target, channels_last=last)]
-
+        weights, last = [binomial(k) for k in self.window], self.channels_last
+        call = partial(blur_call, axes, weights, places, target=target, channels_last=last)
         seconds = stream_seconds(x.nbytes + y.nbytes)
-        yield Lowering("blur", (PLAIN,), (PLAIN,), bind, seconds, TOLERANCES[x.dtype.name])
+        yield Lowering.of_call("blur", (PLAIN,), (PLAIN,), call, seconds, TOLERANCES[x.dtype.name])
 
     def _places(self, axis: AxisWindow) -> Array:
         """Which element of x each position of the padded axis holds."""

@@ -119,20 +119,18 @@ class FractionalMaxPool(MapOp):
             return
         noted = TensorType(INT64, (math.prod(samples.shape[:2]), 1))
 
-        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
-            views = [view for view in inputs if view is not None]
-            index = outputs[1] if places else None
-            call = fractional_call(
-                views[0], views[1], outputs[0], index, outputs[-1], self.window, target,
+        def call(x: View, samples: View, y: View, *others: View) -> Call:
+            *index, notes = others
+            return fractional_call(
+                x, samples, y, index[0] if index else None, notes, self.window, target,
                 channels_last=self.channels_last,
             )  # fmt: skip
-            return [call]
 
         seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * math.prod(self.window) * DRAWN_TAP
-        yield Lowering(
-            "drawn windows", (PLAIN, PLAIN), (PLAIN,) * (1 + len(places)), bind, seconds, 0.0, (noted,),
-            check=SamplesCheck(self.name),
-        )  # fmt: skip
+        made, check = (PLAIN,) * (1 + len(places)), SamplesCheck(self.name)
+        yield Lowering.of_call(
+            "drawn windows", (PLAIN, PLAIN), made, call, seconds, 0.0, (noted,), check=check
+        )
 
     def starts(self, sample: Array, spatial: Sequence[int]) -> list[list[int]]:
         """Per axis, where the windows of one plane start.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
@@ -84,15 +85,9 @@ def _by_spread(
     forward: Op, axes: Sequence[AxisSpread], g: TensorType, x: TensorType, target: Target
 ) -> Lowering:
     last = is_channels_last(forward)
-
-    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
-        grad, values = inputs
-        assert grad is not None
-        assert values is not None
-        return [average_backward_call(axes, grad, values, outputs[0], target, channels_last=last)]
-
+    call = partial(average_backward_call, axes, target=target, channels_last=last)
     seconds = stream_seconds(g.nbytes + x.nbytes)
-    return Lowering("spread", (PLAIN, PLAIN), (PLAIN,), bind, seconds, TOLERANCES[x.dtype.name])
+    return Lowering.of_call("spread", (PLAIN, PLAIN), (PLAIN,), call, seconds, TOLERANCES[x.dtype.name])
 
 
 # ---- norms and generalised means ------------------------------------------------------------------------------------

@@ -80,24 +80,18 @@ def scatter_lowerings(
     for layout in layouts(channels_last, target):
         noted, check = index_check(x, layout, counted, rule, channels_last)
 
-        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
-            values, places = inputs[:2]
-            assert values is not None
-            assert places is not None
-            result, found = outputs
-            return [
-                scatter_call(
-                    values, places, result, found, counted, rule, adds=adds, channels_last=channels_last
-                )
-            ]
+        def call(values: View, places: View, *others: View) -> Call:
+            *_, y, found = others
+            return scatter_call(
+                values, places, y, found, counted, rule, adds=adds, channels_last=channels_last
+            )
 
         seconds = stream_seconds(x.nbytes + indices.nbytes + y.nbytes) + x.size * PLACED_VALUE
         if rule == "nhwc" or layout != PLAIN:
             seconds += x.size * PLACED_VALUE
-        yield Lowering(
-            "scatter", (layout, layout, *[rest] * (len(inputs) - 2)), (layout,), bind, seconds,
-            TOLERANCES[x.dtype.name] if adds else 0.0, (noted,), check=check,
-        )  # fmt: skip
+        given = (layout, layout, *[rest] * (len(inputs) - 2))
+        error = TOLERANCES[x.dtype.name] if adds else 0.0
+        yield Lowering.of_call("scatter", given, (layout,), call, seconds, error, (noted,), check=check)
 
 
 def gather_lowerings(
@@ -117,12 +111,9 @@ def gather_lowerings(
         return
     noted, check = index_check(x, PLAIN, counted, rule, channels_last)
 
-    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
-        grad, _, places = inputs
-        assert grad is not None
-        assert places is not None
-        result, found = outputs
-        return [gather_call(grad, places, result, found, counted, rule, channels_last=channels_last)]
-
     seconds = stream_seconds(x.nbytes + g.nbytes) + 2 * x.size * PLACED_VALUE
-    yield Lowering("gather", (PLAIN, PLAIN, PLAIN), (PLAIN,), bind, seconds, 0.0, (noted,), check=check)
+
+    def call(grad: View, _: View, places: View, y: View, found: View) -> Call:
+        return gather_call(grad, places, y, found, counted, rule, channels_last=channels_last)
+
+    yield Lowering.of_call("gather", (PLAIN,) * 3, (PLAIN,), call, seconds, 0.0, (noted,), check=check)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import AxisWindow
@@ -75,14 +75,11 @@ def search_lowerings(
     if not x.size or not y.size or x.size // x.shape[0] >= 1 << 31:
         return
 
-    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
-        y, places = outputs
-        return [
-            search_call(source(inputs), y, places, bounds, index, nan, target, channels_last=channels_last)
-        ]
-
+    call = partial(
+        search_call, bounds=bounds, rule=index, nan=nan, target=target, channels_last=channels_last
+    )
     seconds = stream_seconds(x.nbytes + 3 * y.nbytes + 2 * x.size)
-    yield Lowering("range search", (PLAIN,), (PLAIN, PLAIN), bind, seconds)
+    yield Lowering.of_call("range search", (PLAIN,), (PLAIN, PLAIN), call, seconds)
 
 
 def _spatial(x: TensorType, channels_last: bool) -> tuple[int, ...]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import FLOATS, PLAIN, TensorType
-from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import WHOLE_WINDOW_TAP, stream_seconds
 from cenote.kernels.pool_variants.median import MOST_TAPS, PoolMedian
 from cenote.kernels.pool_variants.whole_window import MOST_COLUMNS, WholeWindowSpec, band_rows, window_call
 from cenote.ops.base import Lowering
-from cenote.ops.pool.algorithms import TOLERANCES, source
+from cenote.ops.pool.algorithms import TOLERANCES
 
 MOST_STRIDE = 8  # of plain columns, whose vectors are shuffled together
 
@@ -39,11 +39,8 @@ def whole_window_lowerings(
         return
     if not band_rows(rows, columns, x.shape[-1] if channels_last else 1, max(4, x.dtype.itemsize)):
         return
-
-    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
-        return [window_call(kind, axes, source(inputs), outputs[0], target, channels_last=channels_last)]
-
     seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * taps * WHOLE_WINDOW_TAP
     exact = is_median and x.dtype.itemsize >= 4
     error = 0.0 if exact else TOLERANCES[x.dtype.name]
-    yield Lowering(name, (PLAIN,), (PLAIN,), bind, seconds, error)
+    call = partial(window_call, kind, axes, target=target, channels_last=channels_last)
+    yield Lowering.of_call(name, (PLAIN,), (PLAIN,), call, seconds, error)

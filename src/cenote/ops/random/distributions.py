@@ -76,12 +76,14 @@ class _Drawn(Op):
         if seed is None or not y.size:
             return
 
-        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
-            return [call(made[0], present(views[1]))]
-
         first = PLAIN if self.like or present(shape).value is None else None
         seconds = pass_seconds(y.nbytes, weight * y.size)
-        yield Lowering("philox", (first, PLAIN), (PLAIN,), bind, seconds, error_of(error, y.dtype))
+
+        def drawn(*views: View) -> Call:
+            return call(views[-1], views[-2])
+
+        error = error_of(error, y.dtype)
+        yield Lowering.of_call("philox", (first, PLAIN), (PLAIN,), drawn, seconds, error)
 
     def types(self, shape: TensorType, seed: TensorType | None) -> Types:
         extents = shape.shape if self.like else known_ints(self.name, shape, 0, "shape")
@@ -220,12 +222,9 @@ class Bernoulli(Op):
         if not is_float(y.dtype) and y.dtype.kind not in "iub":
             return
 
-        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
-            return [bernoulli_call(present(views[0]), made[0], present(views[1]))]
-
         seconds = pass_seconds(present(x).nbytes + y.nbytes, 10 * y.size)
         reusable = (0,) if y.dtype == present(x).dtype else ()
-        yield Lowering("philox", (PLAIN, PLAIN), (PLAIN,), bind, seconds, 0.0, in_place=reusable)
+        yield Lowering.of_call("philox", (PLAIN,) * 2, (PLAIN,), bernoulli_call, seconds, in_place=reusable)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

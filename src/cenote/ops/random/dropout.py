@@ -60,14 +60,15 @@ def dropout_lowering(drop: Drop, x: TensorType, inputs: int, run: int, masks: in
     if not x.size or drop.threshold == 2**32:
         return
 
-    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
-        mask = made[1] if masks else None
-        return [dropout_call(drop, present(views[0]), made[0], mask, present(views[inputs - 1]), run)]
-
     layouts = (PLAIN, *(None,) * (inputs - 2), PLAIN)
     seconds = pass_seconds(2 * x.nbytes + masks * x.size, 10 * x.size)
     error = error_of(3e-7, x.dtype)
-    yield Lowering("philox", layouts, (PLAIN,) * (1 + masks), bind, seconds, error, in_place=(0,))
+
+    def call(x: View, seed: View, y: View, mask: View | None = None) -> Call:
+        return dropout_call(drop, x, y, mask, seed, run)
+
+    made = (PLAIN,) * (1 + masks)
+    yield Lowering.of_call("philox", layouts, made, call, seconds, error, in_place=(0,))
 
 
 @dataclass(frozen=True)

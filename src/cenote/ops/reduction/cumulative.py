@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType, is_float
-from cenote.kernels.base import Call, View, present
+from cenote.kernels.base import present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.running import running_call
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
@@ -53,13 +54,17 @@ class _Cumulative(Op):
             return
         along = normalize_axis(self.name, int(axis.value.item()), x.rank)
 
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            source, y = present(views[0]), outputs[0]
-            return [running_call(source, y, along, self.start == 1, self.exclusive, self.reverse, target)]
-
         seconds = pass_seconds(2 * x.nbytes) + x.size * 0.3e-9
         error = error_of(1e-6, x.dtype) if is_float(x.dtype) else 0.0
-        yield Lowering("running", (PLAIN, None), (PLAIN,), bind, seconds, error)
+        call = partial(
+            running_call,
+            axis=along,
+            product=self.start == 1,
+            exclusive=self.exclusive,
+            reverse=self.reverse,
+            target=target,
+        )
+        yield Lowering.of_call("running", (PLAIN, None), (PLAIN,), call, seconds, error)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -204,13 +204,9 @@ def _kept_by_kernel(boxes: Array, scores: Array, most: int, overlap: float, limi
 def _suppressing(size: int, most: int, overlap: float) -> Runner:
     """Takes boxes from the best on; gives those kept and how many they are."""
     boxes, numbers = TensorType(FLOAT64, (size, 4)), TensorType(INT64, (size,))
-
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        y, count, kept = outputs
-        return [suppress_call(present(views[0]), present(views[1]), y, count, kept, most, overlap)]
-
     kept = TensorType(FLOAT64, (PARTS, size + SPARE))
-    lowering = Lowering("greedy", (PLAIN, PLAIN), (PLAIN, PLAIN), bind, 0.0, temporaries=(kept,))
+    call = partial(suppress_call, most=most, threshold=overlap)
+    lowering = Lowering.of_call("greedy", (PLAIN, PLAIN), (PLAIN, PLAIN), call, 0.0, 0.0, (kept,))
     run = lowering_runner(lowering, (boxes, numbers), (numbers, TensorType(INT64, (1,))), 1)
     order = np.arange(size)
     return lambda arrays, out: run([*arrays, order], out)

@@ -164,13 +164,9 @@ def order_lowerings(
     scratch = order_bytes(x.dtype, extent, count, True)
     if extent > order.LONGEST or scratch > SCRATCH:
         return
-
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        y, places = outputs
-        return [order_call(present(views[0]), y, places, outer, extent, columns, count, largest)]
-
     seconds = pass_seconds(x.nbytes) + outer * columns * SORTED * plain(minimum(extent, 4 * count))
-    yield Lowering("order", (PLAIN, *rest), (PLAIN, PLAIN), bind, seconds)
+    call = partial(order_call, outer=outer, extent=extent, columns=columns, count=count, descending=largest)
+    yield Lowering.of_call("order", (PLAIN, *rest), (PLAIN, PLAIN), call, seconds)
 
 
 @dataclass(frozen=True)

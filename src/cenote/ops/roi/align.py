@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -165,22 +166,16 @@ class RoiAlign(Op):
             part = units_of_item(units, rois.shape[0])
             noted = TensorType(INT64, (rois.shape[0] * -(-units // part), 2))
 
-            def bind(
-                inputs: Sequence[View | None], outputs: Sequence[View], part: int = part
-            ) -> Sequence[Call]:
-                views = [view for view in inputs if view is not None]
-                call = roi_align_call(
-                    views[0], views[1], views[2], outputs[0], outputs[1], target, bins=self.output,
-                    scale=self.spatial_scale, ratio=self.sampling_ratio, aligned=self.aligned,
-                    largest=self.mode == "max", terms=self.max_of_terms, part=part,
-                )  # fmt: skip
-                return [call]
-
+            call = partial(
+                roi_align_call, target=target, bins=self.output, scale=self.spatial_scale,
+                ratio=self.sampling_ratio, aligned=self.aligned, largest=self.mode == "max",
+                terms=self.max_of_terms, part=part,
+            )  # fmt: skip
             seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * BIN * (4 if layout == PLAIN else 1)
             check = RegionCheck("roi_align", x.shape[0], -(-units // part))
             error = max(TOLERANCES[x.dtype.name], 4e-6 if x.dtype.itemsize == 4 else 0.0)
-            yield Lowering(
-                "boxes", (layout, PLAIN, PLAIN), (layout,), bind, seconds, error, (noted,), check=check
+            yield Lowering.of_call(
+                "boxes", (layout, PLAIN, PLAIN), (layout,), call, seconds, error, (noted,), check=check
             )
 
     def operations(self, outputs: Types, *inputs: TensorType) -> int:
@@ -226,18 +221,18 @@ def align_gradient_lowerings(
     part = units_of_item(x.shape[1], 1)
     parts = -(-x.shape[1] // part)
 
-    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        grad, _, rois, images = (view for view in inputs if view is not None)
-        call = align_backward_call(
-            grad, rois, images, outputs[0], outputs[1], target, scale=op.spatial_scale, ratio=op.sampling_ratio,
+    def call(grad: View, _: View, rois: View, images: View, y: View, notes: View) -> Call:
+        return align_backward_call(
+            grad, rois, images, y, notes, target, scale=op.spatial_scale, ratio=op.sampling_ratio,
             aligned=op.aligned, part=part,
         )  # fmt: skip
-        return [call]
 
     seconds = stream_seconds(g.nbytes + x.nbytes) + g.size * 4 * BIN
     noted = TensorType(INT64, (g.shape[0] * parts, 2))
     check, error = RegionCheck(op.name, x.shape[0], parts), 4 * TOLERANCES[x.dtype.name]
-    yield Lowering("boxes, spread", (PLAIN,) * 4, (PLAIN,), bind, seconds, error, (noted,), check=check)
+    yield Lowering.of_call(
+        "boxes, spread", (PLAIN,) * 4, (PLAIN,), call, seconds, error, (noted,), check=check
+    )
 
 
 def units_of_item(units: int, boxes: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from cenote.core.errors import ShapeError
 from cenote.core.pool_geometry import adaptive_bounds
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import BIN, stream_seconds
 from cenote.kernels.roi.pool import FARTHEST, roi_pool_call
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
@@ -76,21 +76,17 @@ class RegionPool(Op):
             part = units_of_item(units, rois.shape[0])
             parts = -(-units // part)
 
-            def bind(
-                inputs: Sequence[View | None], outputs: Sequence[View], part: int = part
-            ) -> Sequence[Call]:
-                source, boxes = map(present, inputs)
-                call = roi_pool_call(
-                    source, boxes, outputs[0], outputs[1], target, bins=self.output, scale=self.spatial_scale,
-                    largest=largest, part=part,
-                )  # fmt: skip
-                return [call]
-
+            call = partial(
+                roi_pool_call, target=target, bins=self.output, scale=self.spatial_scale, largest=largest,
+                part=part,
+            )  # fmt: skip
             seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * BIN * (4 if layout == PLAIN else 1)
             check = RegionCheck(self.name, x.shape[0], parts, real=True)
             noted = TensorType(INT64, (rois.shape[0] * parts, 2))
             error = 0.0 if largest else TOLERANCES[x.dtype.name]
-            yield Lowering("boxes", (layout, PLAIN), (layout,), bind, seconds, error, (noted,), check=check)
+            yield Lowering.of_call(
+                "boxes", (layout, PLAIN), (layout,), call, seconds, error, (noted,), check=check
+            )
 
     def operations(self, outputs: Types, x: TensorType, rois: TensorType) -> int:
         """As if every region were the whole map."""

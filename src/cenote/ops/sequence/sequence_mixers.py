@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View, present
+from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.expression import Expression, Step
 from cenote.kernels.sequence.rotary import RULE, rotary_call
@@ -304,17 +304,15 @@ class RotaryEmbedding(Op):
             found, check = noted(self.name, positions, places, cosines.shape[:1], RULE)
             temporaries = (found,)
 
-        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
-            source, cosine, sine, index = (*views, None)[:4]
-            row = made[1] if temporaries else None
-            tables = (present(cosine), present(sine))
-            half = tables[0].shape[-1]
-            return [rotary_call(present(source), *tables, index, made[0], row, heads, half, self.interleaved)]
+        def call(source: View, cosine: View, sine: View, *others: View) -> Call:
+            index, y, row = others if temporaries else (None, others[0], None)
+            half = cosine.shape[-1]
+            return rotary_call(source, cosine, sine, index, y, row, heads, half, self.interleaved)
 
         layouts = tuple(None if each is None else PLAIN for each in inputs)
         seconds = pass_seconds(2 * x.nbytes, 4 * x.size)
-        yield Lowering(
-            "turned", layouts, (PLAIN,), bind, seconds, error_of(1e-6, x.dtype), temporaries, check=check
+        yield Lowering.of_call(
+            "turned", layouts, (PLAIN,), call, seconds, error_of(1e-6, x.dtype), temporaries, check=check
         )
 
     @classmethod
