@@ -126,20 +126,20 @@ def addresses(sources: Iterable[Source], target: Target, rest: Iterable[Source] 
     """
     wanted, others = ({source.symbol: source for source in part} for part in (sources, rest))
     with _guard.lock:
-        found: dict[str, bytes] = {}
-        missing, later = _sought(wanted.values(), target, found), _sought(others.values(), target, found)
-        if found or missing:
+        code_of: dict[str, bytes] = {}
+        missing, later = _sought(wanted.values(), target, code_of), _sought(others.values(), target, code_of)
+        if code_of or missing:
             _log.debug(
-                "kernels for %s: %d found compiled, %d to compile", target.name, len(found), len(missing)
+                "kernels for %s: %d found compiled, %d to compile", target.name, len(code_of), len(missing)
             )
         if missing:
             begin = time.perf_counter()
-            _compile(missing, target, found)
+            _compile(missing, target, code_of)
             _log.info(
                 "compiled %d kernels for %s in %.2f s", len(missing), target.name, time.perf_counter() - begin
             )
             object_cache.prune()
-        _remember(found, target)
+        _remember(code_of, target)
         known = {
             symbol: _addresses[symbol, target]
             for symbol in (*wanted, *others)

@@ -128,8 +128,8 @@ def object_code(kernel: Emitted) -> bytes:
     """Object file of a kernel; one that was compiled from the same text before is taken from the cache."""
     text = kernel.module()
     key = object_cache.key_of_text(text, kernel.target)
-    if found := object_cache.read_code(key):
-        return found
+    if stored := object_cache.read_code(key):
+        return stored
     with LLVM.lock, _strength_reduction_as_wanted(text):
         code: bytes = target_machine(kernel.target).emit_object(optimized_module(text, kernel.target))
     object_cache.write_code(key, code)

@@ -238,10 +238,10 @@ class Assembler:
         return self.weights.kept(slot) if slot.kind is SlotKind.CONSTANT else slot
 
     def _extent_of(self, name: str) -> Extent:
-        found = self.extents.get(name)
-        if found is None:
-            found = self.extents[name] = self._new_extent(name)
-        return found
+        extent = self.extents.get(name)
+        if extent is None:
+            extent = self.extents[name] = self._new_extent(name)
+        return extent
 
     def _new_extent(self, name: str) -> Extent:
         """Return the extent of a value. A piece of a concat is one run of memory when there is one picture; otherwise

@@ -121,16 +121,16 @@ class Binder:
         if not name:
             return _ABSENT
         content = self.weights.arrays.get(name)
-        found = self._operands.get(name)
-        if found is None or found.content is not content:
+        operand = self._operands.get(name)
+        if operand is None or operand.content is not content:
             view = self.views[name]
             slot = (
                 self.weights.kept(view.slot)
                 if view.slot.kind is SlotKind.CONSTANT and content is None
                 else view.slot
             )
-            found = self._operands[name] = _operand(view, slot, content)
-        return found
+            operand = self._operands[name] = _operand(view, slot, content)
+        return operand
 
     def _bound(
         self, node: Node, bind: Bind, operands: Sequence[_Operand], numbers: Sequence[int]

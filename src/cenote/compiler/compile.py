@@ -94,11 +94,11 @@ def compile_sized(
     that depend on the sizes stand as {{position}}), and the optimised graph. `between` as in `Plan`."""
     assembler, seconds = _assembled(_scheduled(source, how, trace), how.pool, trace)
     template, positions = assembler.template(how.threads, seconds, _WORTH_THREADS, trace)
-    made = template.at(trace.values[: trace.dimensions])
-    assert made is not None, "a template holds for the sizes that it was made with"
+    program = template.at(trace.values[: trace.dimensions])
+    assert program is not None, "a template holds for the sizes that it was made with"
     origins = [step.origin for step in assembler.steps]
     with trace.showing_formulas():
-        shown = describe_plan(assembler.scheduled, assembler.memory, made, origins, between)
+        shown = describe_plan(assembler.scheduled, assembler.memory, program, origins, between)
         text = json.dumps({**shown.as_dict(), "guards": len(trace.guards)}, default=str)
         return template, with_positions(text, positions), assembler.graph
 

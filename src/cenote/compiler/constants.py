@@ -94,10 +94,10 @@ class Constants:
         lock, waiting = Lock(), self._waiting
 
         def work(number: int) -> None:
-            found, waiting[number] = waiting[number], None
-            assert found is not None, "each is packed once"
-            index, array = found[0], found[1].make()
-            del found
+            task, waiting[number] = waiting[number], None
+            assert task is not None, "each is packed once"
+            index, array = task[0], task[1].make()
+            del task
             with lock:
                 self.arrays[index] = self._pool.intern(array)
 

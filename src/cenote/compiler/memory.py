@@ -121,17 +121,17 @@ class _Planner:
                     buffer.first, buffer.last = min(buffer.first, rank), max(buffer.last, rank)
 
     def _temporaries(self) -> dict[int, list[tuple[Buffer, TensorType]]]:
-        found: dict[int, list[tuple[Buffer, TensorType]]] = {}
+        temporaries: dict[int, list[tuple[Buffer, TensorType]]] = {}
         for step, option in enumerate(self.lowerings):
             if option is not None and option.temporaries:
                 rank = self.ranks[step]
-                found[step] = [
+                temporaries[step] = [
                     (Buffer(temporary_name(step, i), None, type.nbytes, step, rank, rank), type)
                     for i, type in enumerate(option.temporaries)
                 ]
                 if option.check is not None:
-                    found[step][-1][0].last = self._looked_at(step)
-        return found
+                    temporaries[step][-1][0].last = self._looked_at(step)
+        return temporaries
 
     def _looked_at(self, step: int) -> int:
         """Return the rank at which the notes of a step's kernels are checked: before NumPy goes on, or at the end."""

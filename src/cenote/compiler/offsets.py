@@ -81,15 +81,15 @@ class _Skyline:
     def _below(self, seen: Sequence[int]) -> set[int]:
         """Return those of some buffers that others of them rest on: they need not be named. The search is shallow,
         since naming one too many changes no offset."""
-        found: set[int] = set()
+        below: set[int] = set()
         waiting, looked = list(seen), 0
         while waiting and looked < _MOST_LOOKED_AT * len(seen):
             looked += 1
             for other in self.supports[waiting.pop(0)]:
-                if other >= seen[0] and other not in found:
-                    found.add(other)
+                if other >= seen[0] and other not in below:
+                    below.add(other)
                     waiting.append(other)
-        return found
+        return below
 
 
 def _room(buffer: Buffer) -> int:

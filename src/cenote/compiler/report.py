@@ -133,8 +133,8 @@ class PlanDescription:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, for JSON."""
-        found: dict[str, Any] = _plain(self)
-        return found
+        data: dict[str, Any] = _plain(self)
+        return data
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> PlanDescription:
@@ -223,20 +223,24 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> I
         output = _value(schedule.graph, node.outputs[0])
         if id(node.op) not in operators:
             operators[id(node.op)] = str(node.op)
-        made = StepDescription(origin.kind, node.title, operators[id(node.op)], origin.algorithm, output)
+        description = StepDescription(
+            origin.kind, node.title, operators[id(node.op)], origin.algorithm, output
+        )
         if origin.kind is StepKind.HALO:
-            made = StepDescription(origin.kind, "", "", step.label, "")
+            description = StepDescription(origin.kind, "", "", step.label, "")
         elif origin.kind is StepKind.CHECK:
-            made = replace(made, reason="of what the kernel noted in its input")
+            description = replace(description, reason="of what the kernel noted in its input")
         elif origin.kind is StepKind.HOST:
-            made = replace(made, reason=_why_host(schedule.graph, node))
+            description = replace(description, reason=_why_host(schedule.graph, node))
         elif schedule.reasons:
-            made = replace(made, reason=schedule.reasons[origin.node], rivals=schedule.rivals[origin.node])
+            description = replace(
+                description, reason=schedule.reasons[origin.node], rivals=schedule.rivals[origin.node]
+            )
         if isinstance(step, KernelStep):
             option, work = schedule.lowerings[origin.node], origin.work
             known = origin.kind is StepKind.KERNEL and option is not None
-            made = replace(
-                made,
+            description = replace(
+                description,
                 operations=work.operations,
                 executed_operations=work.executed,
                 read_bytes=work.read,
@@ -249,7 +253,7 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> I
                 barrier=step.barrier,
                 scratch_bytes=step.scratch,
             )
-        yield made
+        yield description
 
 
 def _blocks(graph: Graph, memory: MemoryPlan, origins: Sequence[Origin]) -> Iterator[BlockDescription]:

@@ -173,8 +173,8 @@ class _Scheduler:
             if (options := self.known.get(key)) is not None:
                 return options
         with errors_at(node.where):
-            found = node.op.lowerings(types, self.target), node.op.aliases(types, self.target)
-            options = [option for options in found for option in self._apart(options)]
+            offers = node.op.lowerings(types, self.target), node.op.aliases(types, self.target)
+            options = [option for options in offers for option in self._apart(options)]
         with suppress(TypeError):
             self.known[key] = options
         return options
@@ -184,14 +184,14 @@ class _Scheduler:
         if self.trace is None:
             yield from options
             return
-        made = []
+        kept = []
         with self.trace.apart() as guards:
             for option in options:
                 self.asked[id(option)] = dict(guards)
-                made.append(option)
-        if not made:
+                kept.append(option)
+        if not kept:
             self.trace.adopt(guards)
-        yield from made
+        yield from kept
 
     def _choose(self, node: Node, options: Sequence[Lowering]) -> tuple[Lowering | None, str, Estimates]:
         """Return the cheapest option, or the one that `decide` picks among those that cost little more; the reason,
@@ -255,12 +255,12 @@ class _Scheduler:
 
     def _accepted(self, index: int, position: int) -> set[int]:
         """Return the lanes in which a node's candidates take an input."""
-        found = self.accepted.get((index, position))
-        if found is None:
+        lanes = self.accepted.get((index, position))
+        if lanes is None:
             layouts = [option.inputs[position] for option in self.candidates[index]]
-            found = {layout.lanes for layout in layouts if layout is not None} or {0}
-            self.accepted[index, position] = found
-        return found
+            lanes = {layout.lanes for layout in layouts if layout is not None} or {0}
+            self.accepted[index, position] = lanes
+        return lanes
 
     def _type(self, name: str) -> TensorType:
         if name in self.graph.constants:

@@ -191,7 +191,7 @@ def record_name(node: Node, types: Types) -> str:
 
 def _parsed(text: str | None) -> dict[str, float]:
     try:
-        found = json.loads(text or "{}")
-        return {str(name): float(seconds) for name, seconds in found.items()}
+        record = json.loads(text or "{}")
+        return {str(name): float(seconds) for name, seconds in record.items()}
     except (ValueError, TypeError, AttributeError):
         return {}

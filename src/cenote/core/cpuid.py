@@ -31,7 +31,7 @@ _BITS = {
     "avx512bw": (7, _EBX, 30), "avx512vl": (7, _EBX, 31),
     "sahf": (0x80000001, _ECX, 0), "lzcnt": (0x80000001, _ECX, 5),
 }  # fmt: skip
-_SAVES = (1, _ECX, 27)  # OSXSAVE: the system saves what XGETBV tells
+_SAVES = (1, _ECX, 27)  # OSXSAVE: the system saves the registers that XGETBV lists
 _YMM, _ZMM = 0x6, 0xE6  # bits of XGETBV's answer: halves of the vector registers, mask registers
 _IN_YMM = ("avx", "avx2", "fma", "f16c")
 

@@ -231,7 +231,7 @@ class Trace:
         return "\n".join((*lines, f"    return [{', '.join(descriptions)}]", ""))
 
     def _needed(self, codes: Sequence[str], made: Collection[int] = (), most: int | None = None) -> set[int]:
-        """Return the unknowns that formulas need, directly or not, except those in `made`; no more than some `most`."""
+        """Return the unknowns that formulas need, directly or not, except those in `made`; at most about `most`."""
         needed: set[int] = set()
         waiting = list(codes)
         while waiting and (most is None or len(needed) < most):

@@ -48,9 +48,9 @@ class Branch(Op):
         raise ShapeFromData("each branch has types of its own")
 
     def reference(self, *inputs: Array | None) -> Arrays:
-        condition, *given = inputs
+        condition, *captured = inputs
         assert condition is not None
-        values: dict[str, Array | None] = dict(zip(self.reads, given, strict=True))
+        values: dict[str, Array | None] = dict(zip(self.reads, captured, strict=True))
         for node in self.chosen(condition):
             outputs = run_node(node, [values[name] if name else None for name in node.inputs])
             values.update({name: y for name, y in zip(node.outputs, outputs, strict=False) if name})

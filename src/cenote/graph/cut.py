@@ -73,8 +73,8 @@ class Cut:
         threads. `prepared` gives the node to run for a node."""
         known = {**self.constants, **values}
         for node in self.host:
-            given = [known[name] if name else None for name in node.inputs]
-            outputs = run_node(prepared(node), given, threads)
+            inputs = [known[name] if name else None for name in node.inputs]
+            outputs = run_node(prepared(node), inputs, threads)
             known.update({name: y for name, y in zip(node.outputs, outputs, strict=False) if name})
         return known
 

@@ -70,11 +70,11 @@ def run_node(node: Node, inputs: Sequence[Array | None], threads: int | None = N
     Raises CapacityError when memory does not suffice, and ModelError when the result is not what `infer` says.
     """
     kinds = tuple(None if x is None else TensorType.known(x) for x in inputs)
-    given = kinds
+    inferable = kinds
     if type(node.op).open_shapes is not Op.open_shapes:  # with the content, `infer` would run the reference
-        given = tuple(None if x is None else TensorType(x.dtype, x.shape) for x in kinds)
+        inferable = tuple(None if x is None else TensorType(x.dtype, x.shape) for x in kinds)
     try:
-        types: Types | None = infer_node(node, given)
+        types: Types | None = infer_node(node, inferable)
     except ShapeFromData:
         types = None
     needed = sum(kind.nbytes for kind in types or ())

@@ -70,8 +70,10 @@ class Body:
         types.update((name, TensorType.of(x.dtype, x.shape)) for name, x in zip(names, values, strict=True))
         try:
             for node in self.nodes:
-                made = infer_node(node, [types[name] if name else None for name in node.inputs])
-                types.update((name, kind) for name, kind in zip(node.outputs, made, strict=False) if name)
+                output_types = infer_node(node, [types[name] if name else None for name in node.inputs])
+                types.update(
+                    (name, kind) for name, kind in zip(node.outputs, output_types, strict=False) if name
+                )
             return types[self.outputs[index]]
         except (CenoteError, KeyError):
             pass
@@ -188,10 +190,10 @@ class Loop(ControlFlow):
             going=0,
         )
         values = [np.array(0, np.int64), np.array(True), *carried, *captured]
-        made = body.rounds(values, feedback, _ENDLESS if most is None else most)
-        if made is None:
+        rounded = body.rounds(values, feedback, _ENDLESS if most is None else most)
+        if rounded is None:
             return None
-        return (*(made.carried[1 + index] for index in range(1, count)), *made.kept.values())
+        return (*(rounded.carried[1 + index] for index in range(1, count)), *rounded.kept.values())
 
 
 @dataclass(frozen=True)
@@ -263,15 +265,17 @@ class Scan(ControlFlow):
                 count + i: bool(_at(self.output_backward, i)) for i in range(len(self.body.outputs) - count)
             },
         )
-        made = body.rounds([*states, *walked, *captured], feedback, len(walked[0]))
-        if made is None:
+        rounded = body.rounds([*states, *walked, *captured], feedback, len(walked[0]))
+        if rounded is None:
             return None
-        axes = [_axis(self.name, _at(self.output_axes, i), y.ndim) for i, y in enumerate(made.kept.values())]
+        axes = [
+            _axis(self.name, _at(self.output_axes, i), y.ndim) for i, y in enumerate(rounded.kept.values())
+        ]
         kept = [
             np.ascontiguousarray(np.moveaxis(y, 0, axis))
-            for y, axis in zip(made.kept.values(), axes, strict=True)
+            for y, axis in zip(rounded.kept.values(), axes, strict=True)
         ]
-        return (*(made.carried[index] for index in range(count)), *kept)
+        return (*(rounded.carried[index] for index in range(count)), *kept)
 
     def _joined(self, index: int, scan: list[Array], output: int, values: Sequence[Array]) -> Array:
         """Return a scan output, its slices in order along their axis."""

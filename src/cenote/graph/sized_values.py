@@ -26,15 +26,16 @@ def run_sized(node: Node, inputs: Sequence[Array | None]) -> Arrays:
     trace = next(array.owner for array in inputs if isinstance(array, SizedArray))
     at_hand = [array.at_hand() if isinstance(array, SizedArray) else array for array in inputs]
     expected = run_node(node, at_hand)
-    found = _as_objects(node, inputs, trace)
-    if found is not None and all(_plain(a, b) for a, b in zip(found, expected, strict=True)):
+    as_objects = _as_objects(node, inputs, trace)
+    if as_objects is not None and all(_plain(a, b) for a, b in zip(as_objects, expected, strict=True)):
         if checks_formulas():
-            given, shown = ([_operand(array) for array in arrays] for arrays in (inputs, found))
-            check_replayed(trace, given, shown, lambda arrays: run_node(node, arrays))
-        return found
-    made = Table(trace, reference, Thing(node.op), *map(_operand, inputs))
+            operands, shown = ([_operand(array) for array in arrays] for arrays in (inputs, as_objects))
+            check_replayed(trace, operands, shown, lambda arrays: run_node(node, arrays))
+        return as_objects
+    table = Table(trace, reference, Thing(node.op), *map(_operand, inputs))
     return tuple(
-        trace.elements(Table(trace, "item", made, index), array.dtype) for index, array in enumerate(expected)
+        trace.elements(Table(trace, "item", table, index), array.dtype)
+        for index, array in enumerate(expected)
     )
 
 

@@ -100,7 +100,7 @@ class View:
         return -(-self.type.shape[1] // self.layout.lanes)
 
     def is_contiguous(self) -> bool:
-        """True when the elements (junk lanes included) fill one run of memory without gaps."""
+        """Whether the elements (junk lanes included) fill one run of memory without gaps."""
         return self.strides == dense_strides(self.type.shape, Layout(self.layout.lanes))
 
     def at(self, offset_elements: int) -> View:

@@ -18,13 +18,13 @@ from cenote.kernels.base import KernelSpec
 
 CHAINS = 12  # more than latency times throughput on any current core, and few enough for 16 registers
 UNROLLED = 8  # vectors of a turn of the loops over memory
-_AHEAD = 512  # bytes ahead of each stream that are asked for
+_AHEAD = 512  # prefetch distance in bytes in each stream
 LINKS = 64  # pairs of dependent instructions, two cycles each, in a turn of the chain
 
 
 @dataclass(frozen=True)
 class MultiplyAddSpec(KernelSpec):
-    """An item: `rounds` times `CHAINS` vectors, each multiplied and added to."""
+    """Kernel whose item is `rounds` times `CHAINS` vectors, each multiplied and added to."""
 
     type: str
 
@@ -56,10 +56,11 @@ class MultiplyAddSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class ReadSpec(KernelSpec):
-    """An item: `rounds` times the `elements` of its stretch of x, added up (a multiple of twice `UNROLLED` vectors).
+    """Kernel whose item adds up `rounds` times the `elements` of its stretch of x (a multiple of twice `UNROLLED`
+    vectors).
 
-    As one stream, or as `UNROLLED` streams side by side with what comes next asked for early: which of them is faster
-    beyond the second cache differs from processor to processor.
+    As one stream, or as `UNROLLED` streams side by side with prefetches: which of them is faster beyond the second
+    cache differs from processor to processor.
     """
 
     streams: bool
@@ -98,7 +99,7 @@ class ReadSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class CopySpec(KernelSpec):
-    """An item: `rounds` times the first half of its `elements` of y, copied to the second."""
+    """Kernel whose item copies `rounds` times the first half of its `elements` of y to the second."""
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -122,7 +123,7 @@ class CopySpec(KernelSpec):
 
 @dataclass(frozen=True)
 class UpdateSpec(KernelSpec):
-    """An item: `rounds` times the `elements` of its stretch of y, each added to where it lies."""
+    """Kernel whose item adds `rounds` times each of the `elements` of its stretch of y to itself, in place."""
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -145,7 +146,8 @@ class UpdateSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class ChainSpec(KernelSpec):
-    """An item: `rounds` times `LINKS` additions and as many exclusive ors, each waiting for the one before."""
+    """Kernel whose item is `rounds` times `LINKS` additions and as many exclusive ors, each waiting for the one
+    before."""
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -166,7 +168,7 @@ class ChainSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class NothingSpec(KernelSpec):
-    """An item of no work."""
+    """Kernel whose item is no work."""
 
     @property
     def words(self) -> tuple[Parameter, ...]:

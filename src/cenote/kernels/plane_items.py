@@ -103,13 +103,13 @@ def stride_words(name: str, planes: Planes) -> dict[str, int]:
 
 
 def vectors(k: Kernel, length: Value, lanes: int) -> list[tuple[Value, Value, int]]:
-    """(begin, end, lanes) of the loops that cover `length` elements: whole vectors, then single elements."""
+    """Return (begin, end, lanes) of the loops that cover `length` elements: whole vectors, then single elements."""
     whole = length & ~(lanes - 1)
     return [(k.integer(0), whole, lanes), (whole, length, 1)] if lanes > 1 else [(k.integer(0), length, 1)]
 
 
 def masked_vectors(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value | None]]:
-    """(begin, mask) of whole vectors, without one, and of what is left."""
+    """Yield (begin, mask) of whole vectors, without a mask, and of the rest."""
     whole = length // lanes * lanes
     for begin in k.range(0, whole, lanes):
         yield begin, None

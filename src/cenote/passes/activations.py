@@ -45,8 +45,8 @@ def recognize_activations(graph: Graph) -> Graph:
     for node in graph.nodes:
         if not isinstance(node.op, Erf | Tanh | Sigmoid) or not _is_float(graph, node.outputs[0]):
             continue
-        for position, made in search.activations(node):
-            replacements[position] = made
+        for position, activation in search.activations(node):
+            replacements[position] = activation
     if not replacements:
         return graph
     return graph.replace(nodes=tuple(replacements.get(index, node) for index, node in enumerate(graph.nodes)))
@@ -86,7 +86,9 @@ class _Search:
             return None
         if isinstance(op, Sigmoid):
             return Swish(argument[1, 0]) if set(argument) == {(1, 0)} else None
-        return next((made for wanted, made in _ARGUMENTS[type(op)] if _alike(argument, wanted)), None)
+        return next(
+            (activation for wanted, activation in _ARGUMENTS[type(op)] if _alike(argument, wanted)), None
+        )
 
     def _below(self, name: str) -> Iterator[str]:
         """Yield values that a value may be a polynomial of, the nearest first."""

@@ -36,14 +36,14 @@ def _replace(rewriter: Rewriter, node: Node, average: MatMul, target: Target) ->
     if softmax[1].axis % rank != rank - 1 or rank < 2:
         return
     scores = softmax[0].inputs[0]
-    found = rewriter.producer(scores, MatMul)
-    added = None if found is not None else rewriter.producer(scores, Add)
+    scores_product = rewriter.producer(scores, MatMul)
+    added = None if scores_product is not None else rewriter.producer(scores, Add)
     if added is not None:
-        found, mask = _masked(rewriter, added[0])
+        scores_product, mask = _masked(rewriter, added[0])
         pieces.append(added[0])
-    if found is None:
+    if scores_product is None:
         return
-    product, op = found
+    product, op = scores_product
     if not op.is_bare or len(product.inputs) > 2 or op.permute_y:
         return
     kinds = [rewriter.type(name) for name in (*product.inputs, node.inputs[1])]
@@ -74,8 +74,8 @@ def _replace(rewriter: Rewriter, node: Node, average: MatMul, target: Target) ->
 def _masked(rewriter: Rewriter, node: Node) -> tuple[tuple[Node, MatMul] | None, str]:
     """Return the product of a sum of scores and a mask, and the mask."""
     for scores, mask in (node.inputs[:2], node.inputs[1::-1]):
-        found = rewriter.producer(scores, MatMul) if len(node.inputs) == 2 and mask != scores else None
+        product = rewriter.producer(scores, MatMul) if len(node.inputs) == 2 and mask != scores else None
         shape = rewriter.type(mask).shape
-        if found is not None and shape and not (not is_size(shape[-1]) and shape[-1] == 1):
-            return found, mask
+        if product is not None and shape and not (not is_size(shape[-1]) and shape[-1] == 1):
+            return product, mask
     return None, ""

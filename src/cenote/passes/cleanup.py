@@ -69,11 +69,11 @@ def remove_identities(graph: Graph) -> Graph:
             renamed[source] = result
     names = {name: now(name) for name in renamed}
     kept = [rename_values(node, names) for node in kept]
-    made = fixed | {name for node in kept for name in node.outputs if name}
+    existing = fixed | {name for node in kept for name in node.outputs if name}
     return graph.replace(
         nodes=tuple(kept),
-        types={name: kind for name, kind in graph.types.items() if name in made},
-        layouts={name: layout for name, layout in graph.layouts.items() if name in made},
+        types={name: kind for name, kind in graph.types.items() if name in existing},
+        layouts={name: layout for name, layout in graph.layouts.items() if name in existing},
     )
 
 

@@ -108,13 +108,13 @@ class _Writer:
                 others[-1], (rows.of_output(shape.out[0]), columns.of_output(shape.out[1]))
             )
         plain = replace(node.op, dilations=(), auto_pad="NOTSET", pads=(rows.pads, columns.pads))
-        value = made = self.add(plain, value, *others, label=node.title)
+        value = convolved = self.add(plain, value, *others, label=node.title)
         sizes = (shape.n, shape.filters, rows.out * rows.step, columns.out * columns.step)
         value = self.reshape(value, (rows.step, columns.step, *sizes[:2], rows.out, columns.out))
         value = self.add(Transpose((2, 3, 4, 0, 5, 1)), value)
         if sizes[2:] == tuple(shape.out):
             self.reshape(value, sizes, node.outputs[0])
-            self.cut[node.outputs[0]] = made, rows.step, columns.step
+            self.cut[node.outputs[0]] = convolved, rows.step, columns.step
         else:
             value = self.reshape(value, sizes)
             ranges = self.numbers((0, 0)), self.numbers(shape.out), self.numbers((2, 3))

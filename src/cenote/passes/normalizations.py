@@ -85,8 +85,8 @@ class _Search:
 
     def _normalized(self, d: str, root: str) -> _Core | None:
         """Return the core of d / root."""
-        made = self._made_by(root, Sqrt)
-        total = None if made is None else self._made_by(made.inputs[0], Add)
+        root_node = self._made_by(root, Sqrt)
+        total = None if root_node is None else self._made_by(root_node.inputs[0], Add)
         if total is None or len(total.inputs) != 2:
             return None
         for mean, constant in (total.inputs, total.inputs[::-1]):
@@ -143,8 +143,8 @@ class _Search:
         inputs = (core.x, scale, *((bias,) if bias else ()))
         kind = LayerNormalization if core.centred else RMSNormalization
         op = kind(axis=core.axis, epsilon=core.epsilon)
-        made = op.infer(*(self._type(name) for name in inputs))[0]
-        if made == self.graph.type_of(last.outputs[0]):
+        result_type = op.infer(*(self._type(name) for name in inputs))[0]
+        if result_type == self.graph.type_of(last.outputs[0]):
             self.found[last.outputs[0]] = replace(last, op=op, inputs=inputs)
 
     def _type(self, name: str) -> TensorType:

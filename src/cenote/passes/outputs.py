@@ -68,14 +68,14 @@ def complete_outputs(graph: Graph, target: Target) -> Graph:
         inputs = [graph.type_of(name) if name else None for name in node.inputs]
         with errors_at(node.where):
             try:
-                made = inference.of(node, inputs)
+                output_types = inference.of(node, inputs)
             except (ShapeFromData, ValueNeeded):  # only a reference computes it
                 continue
-            read += [""] * (len(made) - len(read))  # trailing absent outputs are left out
+            read += [""] * (len(output_types) - len(read))  # trailing absent outputs are left out
             if "" not in read or next(iter(op.lowerings(inputs, target)), None) is None:
                 continue
         stem = next(name for name in read if name)
-        for index, (name, type) in enumerate(zip(read, made, strict=False)):
+        for index, (name, type) in enumerate(zip(read, output_types, strict=False)):
             if not name:
                 read[index] = fresh(f"{stem}.unread{index}", taken)
                 types[read[index]] = type

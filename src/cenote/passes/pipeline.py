@@ -116,8 +116,8 @@ def _adds_up(op: Op) -> bool:
     """Whether an operator takes a sum that may be float64: no maximum, and no statistics that are given."""
     if isinstance(op, Reduction):
         return op.kind in SUMS
-    given = isinstance(op, BatchNormalization) and not op.training
-    return hasattr(op, "accumulate") and not given
+    has_statistics = isinstance(op, BatchNormalization) and not op.training
+    return hasattr(op, "accumulate") and not has_statistics
 
 
 def say_groups(graph: Graph) -> Graph:

@@ -72,7 +72,8 @@ class Continuation:
 
 @dataclass(frozen=True)
 class Specialized:
-    """`graph`: fully typed; its outputs are those outputs of the model that it makes, then what `rest` reads.
+    """Result of specialisation. `graph`: fully typed; its outputs are those outputs of the model that it makes, then
+    the values that `rest` reads.
 
     An output may be an input or a constant of the graph. `reasons` say which node cut the graph, and why.
     """
@@ -194,10 +195,10 @@ class _Specializer:
 
     def _postpone(self, node: Node, where: list[Node]) -> None:
         where.append(node)
-        made = [name for name in node.outputs if name]
-        self.pending.update(made)
+        outputs = [name for name in node.outputs if name]
+        self.pending.update(outputs)
         if where is self.later:
-            self.after.update(made)
+            self.after.update(outputs)
 
     def _stop_for_content(self, node: Node, index: int) -> None:
         name = node.inputs[index] if index < len(node.inputs) else ""
@@ -221,9 +222,9 @@ class _Specializer:
             size = sum(kind.nbytes for kind in types)
             if is_size(size) or size > max(FOLD_BYTES, FOLD_RATIO * available):
                 return False
-            given = [self.constants[name] if name else None for name in node.inputs]
-            sized = any(isinstance(array, SizedArray) for array in given)
-            values = list((run_sized if sized else run_node)(node, given))
+            contents = [self.constants[name] if name else None for name in node.inputs]
+            sized = any(isinstance(array, SizedArray) for array in contents)
+            values = list((run_sized if sized else run_node)(node, contents))
         for name, value in zip(node.outputs, values, strict=False):
             if name:
                 self._set_constant(name, value)
@@ -234,17 +235,17 @@ class _Specializer:
         graph = self.graph
         done = [name for name in graph.outputs if name not in self.pending]
         rest = self._rest() if self.pending else None
-        given = {name for name, kind in self.given.items() if kind.value is None}
-        handed = () if rest is None else tuple(x for x in rest.known if x not in given and x not in done)
+        own_inputs = {name for name, kind in self.given.items() if kind.value is None}
+        handed = () if rest is None else tuple(x for x in rest.known if x not in own_inputs and x not in done)
         outputs = (*done, *handed)
         if rest is not None:
             rest = replace(rest, cut=replace(rest.cut, made=outputs))
         used = _read_by(self.typed, outputs)
         constants = {name: value for name, value in self.constants.items() if name in used}
-        made = {name for node in self.typed for name in node.outputs} | given | set(constants)
-        types = {name: TensorType(t.dtype, t.shape) for name, t in self.types.items() if name in made}
+        by_typed = {name for node in self.typed for name in node.outputs} | own_inputs | set(constants)
+        types = {name: TensorType(t.dtype, t.shape) for name, t in self.types.items() if name in by_typed}
         typed = Graph(
-            tuple(declared for declared in graph.inputs if declared.name in given),
+            tuple(declared for declared in graph.inputs if declared.name in own_inputs),
             outputs,
             tuple(self.typed),
             constants,
@@ -258,7 +259,7 @@ class _Specializer:
             name for name in self.graph.outputs if name in self.pending and name not in self.ready
         )
         by_host, by_later = _read_by(self.host, ()), _read_by(self.later, outputs)
-        made = {name for node in self.host for name in node.outputs if name}
+        by_host_nodes = {name for node in self.host for name in node.outputs if name}
         # What sizes make is a constant for the later nodes, and for the host a value that the part before makes.
         by_either = by_host | by_later
         reads = tuple(
@@ -267,7 +268,9 @@ class _Specializer:
             if (name in by_either and name not in self.constants)
             or (name in by_host and isinstance(self.constants.get(name), SizedArray))
         )
-        takes = tuple(name for name in (*reads, *made) if name in by_later and name not in self.constants)
+        takes = tuple(
+            name for name in (*reads, *by_host_nodes) if name in by_later and name not in self.constants
+        )
         cut = Cut(
             tuple(self.host),
             {name: x for name, x in self.constants.items() if name in by_host and name not in reads},

@@ -83,12 +83,14 @@ def _elementwise(sinker: Sinker, node: Node, order: Order) -> Moved | None:
     turned = sum(name in sinker.turned for name in node.inputs)
     inputs: list[str] = []
     for name in node.inputs:
-        found = sinker.operand(name, order) if name else ""
-        if found is None:  # a whole map in the other order: transposed once, if most operands have it already
+        operand = sinker.operand(name, order) if name else ""
+        if (
+            operand is None
+        ):  # a whole map in the other order: transposed once, if most operands have it already
             if 2 * turned < len(node.inputs) or sinker.types[name].rank != len(order):
                 return None
-            found = sinker.turn_back(name, order)
-        inputs.append(found)
+            operand = sinker.turn_back(name, order)
+        inputs.append(operand)
     return Moved(node.op, tuple(inputs))
 
 
@@ -136,8 +138,8 @@ def _reduction(sinker: Sinker, node: Node, order: Order) -> Moved | None:
     op = node.op
     assert isinstance(op, Reduction)
     rank = len(order)
-    given = sinker.constants.get(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] else None
-    axes = op.axes if given is None else tuple(int(axis) for axis in given.reshape(-1))
+    axes_value = sinker.constants.get(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] else None
+    axes = op.axes if axes_value is None else tuple(int(axis) for axis in axes_value.reshape(-1))
     if not axes or not _first_only(sinker, node):
         return None
     gone = sorted({order[axis % rank] for axis in axes})
@@ -222,11 +224,11 @@ def _reshape(sinker: Sinker, node: Node, order: Order) -> Moved | None:
         return None
     tokens: list[int | None] = [None] * len(result)
     pieces: dict[int, tuple[int, ...]] = {}  # axes of the result by where their run begins in the source
-    for axes, made in runs:
+    for axes, after in runs:
         at = [large.index(order[axis]) for axis in axes]
         if at != list(range(at[0], at[0] + len(at))):
             return None
-        pieces[at[0]] = made
+        pieces[at[0]] = after
     for number, axis in enumerate(each for at in sorted(pieces) for each in pieces[at]):
         tokens[axis] = number
     read = _placed(tokens)
@@ -282,7 +284,7 @@ def _placed(tokens: Sequence[int | None]) -> Order:
     ones go to the place where the order moves channels, if one of two places does."""
     named = [(place,) if token is None else token for place, token in enumerate(tokens)]
     places = range(len(named))
-    found = []
+    orders = []
     for step in (1, -1):  # before the axis that follows in the result, or behind the one that precedes
         between: list[int | tuple[int]] = [*range(sum(token is not None for token in tokens))]
         for place in (*places[::-1],) if step > 0 else (*places,):
@@ -292,8 +294,8 @@ def _placed(tokens: Sequence[int | None]) -> Order:
                 between.insert(
                     between.index(named[place + step]) + (step < 0) if inside else end, named[place]
                 )
-        found.append(tuple(between.index(token) for token in named))
-    return min(found, key=lambda order: not (is_identity(order) or moves_channels(order)))
+        orders.append(tuple(between.index(token) for token in named))
+    return min(orders, key=lambda order: not (is_identity(order) or moves_channels(order)))
 
 
 RULES: Mapping[type[Op], Callable[[Sinker, Node, Order], Moved | None]] = {

@@ -74,9 +74,9 @@ class _Walk:
                 self.nodes.append(replace(node, inputs=tuple(self.real(name) for name in node.inputs)))
         for name in self.graph.outputs:
             if name in self.turned or name in self.flat:
-                made = self.real(name)
-                if made != name:
-                    self.nodes.append(Node(Identity(), (made,), (name,)))
+                real_name = self.real(name)
+                if real_name != name:
+                    self.nodes.append(Node(Identity(), (real_name,), (name,)))
         used = {name for node in self.nodes for name in node.inputs} | set(self.graph.outputs)
         known = {name for node in self.nodes for name in node.outputs} | {
             each.name for each in self.graph.inputs

@@ -88,12 +88,12 @@ class _Widener:
         if not any(map(self._goes, inputs)) or not any(map(self._goes, outputs)) or isinstance(node.op, Cast):
             return False
         try:
-            made = node.op.infer(*map(self._type_in_float32, inputs))
+            inferred = node.op.infer(*map(self._type_in_float32, inputs))
         except CenoteError:
             return False
-        for given, wanted in zip(made, outputs, strict=False):
+        for got, wanted in zip(inferred, outputs, strict=False):
             expected = self._type_in_float32(wanted)
-            if expected is not None and (given.dtype, given.shape) != (expected.dtype, expected.shape):
+            if expected is not None and (got.dtype, got.shape) != (expected.dtype, expected.shape):
                 return False
         names = tuple(
             self._in_float32(name) if self._goes(kind) else name

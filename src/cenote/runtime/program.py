@@ -113,8 +113,8 @@ class Program:
         team = threading_runtime.team_at_rest(self.threads, self.driver)
         with team.guard.lock:
             if team.runner:
-                with self._on_one_thread.held() as found:
-                    yield found
+                with self._on_one_thread.held() as instance_and_team:
+                    yield instance_and_team
                 return
             team.runner = get_ident()
             try:

@@ -63,10 +63,18 @@ class Records:
                     words[position] = word.offset
         table = np.array(heads, np.int64).reshape(len(heads), 5)
         starts, addresses, items, grains, barriers = table.T
-        found = {memory: np.array(positions) for memory, positions in places.items()}
-        made = np.array(words, np.int64)
+        positions_of = {memory: np.array(positions) for memory, positions in places.items()}
+        all_words = np.array(words, np.int64)
         return Records(
-            made.copy, len(words), found, starts, addresses, items, grains, barriers, segments_of(steps)
+            all_words.copy,
+            len(words),
+            positions_of,
+            starts,
+            addresses,
+            items,
+            grains,
+            barriers,
+            segments_of(steps),
         )
 
 

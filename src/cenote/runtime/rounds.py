@@ -49,7 +49,7 @@ class Feedback:
         return (
             sum(isinstance(part, tuple) for part in parts) == 1
             and all(isinstance(part, tuple) or part.looks for part in parts)
-            and all(inputs[index] == outputs[made] for index, made in self.carried.items())
+            and all(inputs[index] == outputs[output] for index, output in self.carried.items())
             and all(outputs[index].size for index in self.kept)
             and (self.counted is None or inputs[self.counted] == TensorType(INT64, ()))
             and (self.going is None or (self.going in self.carried.values() and outputs[self.going] == ends))
@@ -90,8 +90,8 @@ class _Rounds:
         self.here = {index: self.inputs[index].copy() for index in feedback.carried}
         self.there = {index: empty_output(x.shape, x.dtype) for index, x in self.here.items()}
         self.flags: list[Array] = []
-        for index, made in feedback.carried.items():
-            if made == feedback.going:
+        for index, output in feedback.carried.items():
+            if output == feedback.going:
                 self.flags = [self.there[index], self.here[index]]  # as written in even and odd rounds
         self.going = (ctypes.c_int64 * 2)(*map(address_of, self.flags)) if self.flags else None
         self.looks = [part for part in instance.segments if isinstance(part, HostStep)]
@@ -135,9 +135,9 @@ class _Rounds:
         for index, x in kept.items():
             even, odd, step = _along(x, self.feedback.kept[index])
             courses[SlotKind.OUTPUT, index] = (even - begin * step, odd - begin * step, step)
-        for index, made in self.feedback.carried.items():
+        for index, output in self.feedback.carried.items():
             even, odd = address_of(self.here[index]), address_of(self.there[index])
-            courses[SlotKind.INPUT, index], courses[SlotKind.OUTPUT, made] = (even, odd, 0), (odd, even, 0)
+            courses[SlotKind.INPUT, index], courses[SlotKind.OUTPUT, output] = (even, odd, 0), (odd, even, 0)
         return courses
 
     def _block(self, begin: int, end: int, kept: Mapping[int, Array]) -> None:

@@ -46,35 +46,35 @@ class Signature:
         """Return inputs given in order and by name, by name."""
         if len(arrays) > len(self.inputs):
             raise InputError(f"{len(arrays)} inputs given, the model has {len(self.inputs)}: {self}")
-        given = {declared.name: array for declared, array in zip(self.inputs, arrays, strict=False)}
+        inputs_by_name = {declared.name: array for declared, array in zip(self.inputs, arrays, strict=False)}
         for name, array in named.items():
-            if name in given:
+            if name in inputs_by_name:
                 raise InputError(f"input '{name}' is given twice")
-            given[name] = array
-        return given
+            inputs_by_name[name] = array
+        return inputs_by_name
 
     def entry(self, item: Any) -> Entry:
         """Return an item of a stream as an Entry: one input, several in order, or a dict."""
         if isinstance(item, Mapping):
-            given = dict(item)
+            entries = dict(item)
         else:
             values = item if isinstance(item, tuple | list) else (item,)
             if len(values) != len(self.inputs):
                 raise InputError(
                     f"an item holds {len(values)} inputs, the model has {len(self.inputs)}: {self}"
                 )
-            given = self.named(values, {})
-        self.check_names(given)
+            entries = self.named(values, {})
+        self.check_names(entries)
         restore: Callable[[Array], Any] = same
-        for name, array in given.items():
+        for name, array in entries.items():
             if type(array) is not np.ndarray:
-                given[name], back = foreign(array, self.by_name[name])
+                entries[name], back = foreign(array, self.by_name[name])
                 restore = restore if back is same else back
         single = [
-            declared.shape is not None and given[declared.name].ndim == len(declared.shape) - 1
+            declared.shape is not None and entries[declared.name].ndim == len(declared.shape) - 1
             for declared in self.inputs
         ]
-        return Entry(given, bool(single) and all(single), restore)
+        return Entry(entries, bool(single) and all(single), restore)
 
     def shapes(self, given: Mapping[str, Sequence[int]]) -> Shapes:
         """Return shapes by name as shapes in order. Raises InputError for wrong names and for something that is no

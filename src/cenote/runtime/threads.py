@@ -174,15 +174,15 @@ def resolve_threads(threads: int | None) -> int:
 
 def team(threads: int, abi: DriverAbi) -> Team:
     """Return the process's first team of so many threads."""
-    found = _teams.get(threads)
-    if found is None:
+    first = _teams.get(threads)
+    if first is None:
         with _teams_guard.lock:
-            found = _teams.get(threads)
-            if found is None:
-                found = Team(threads, abi)
-                _teams[threads] = found  # first, so that workers are never without their team
-                found.hire()
-    return found
+            first = _teams.get(threads)
+            if first is None:
+                first = Team(threads, abi)
+                _teams[threads] = first  # first, so that workers are never without their team
+                first.hire()
+    return first
 
 
 def team_at_rest(threads: int, abi: DriverAbi) -> Team:

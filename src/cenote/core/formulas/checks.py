@@ -105,18 +105,18 @@ def check_texts(trace: Recorded, wanted: Sequence[Symbolic], needed: Sequence[in
     exec("\n".join(lines), scope)
     at_hand = trace.values[: trace.dimensions]
     for dimensions in (at_hand, *other_dimensions(at_hand)):
-        found: list[Any] = []
+        results: list[Any] = []
         evaluation = Evaluation(trace, dimensions)
         with np.errstate(all="ignore"):
-            scope["values"](dimensions, found)
+            scope["values"](dimensions, results)
             expected = [_outcome(lambda: evaluation.value(formula)) for formula in checked]  # noqa: B023  (called now)
         recorded = expected
         if dimensions is at_hand:
             recorded = [
-                made if _names(text) & moved else getattr(formula, "value", formula)
-                for formula, text, made in zip(checked, texts, expected, strict=True)
+                wanted_value if _names(text) & moved else getattr(formula, "value", formula)
+                for formula, text, wanted_value in zip(checked, texts, expected, strict=True)
             ]
-        for text, by_text, by_operations, value in zip(texts, found, expected, recorded, strict=True):
+        for text, by_text, by_operations, value in zip(texts, results, expected, recorded, strict=True):
             if not _same(by_text, by_operations) or not _same(by_operations, value):
                 raise FormulaError(
                     f"for sizes {dimensions}, {text} is {by_text!r}, its operations give {by_operations!r}, "
@@ -149,13 +149,13 @@ def check_replayed(
         evaluation = Evaluation(trace, dimensions)
         if not evaluation.holds():
             continue
-        found = [_outcome(lambda: evaluation.value(array)) for array in outputs]  # noqa: B023  (called at once)
+        results = [_outcome(lambda: evaluation.value(array)) for array in outputs]  # noqa: B023  (called at once)
         expected = _outcome(lambda: compute([evaluation.value(array) for array in inputs]))  # noqa: B023
-        if isinstance(expected, Exception) or any(isinstance(array, Exception) for array in found):
+        if isinstance(expected, Exception) or any(isinstance(array, Exception) for array in results):
             continue  # sizes for which the computation fails have another plan
-        if not _same(tuple(found), tuple(expected)):
+        if not _same(tuple(results), tuple(expected)):
             raise FormulaError(
-                f"for sizes {dimensions}, an operator makes {expected!r}, its formulas give {found!r}"
+                f"for sizes {dimensions}, an operator makes {expected!r}, its formulas give {results!r}"
             )
 
 

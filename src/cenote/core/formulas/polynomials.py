@@ -58,7 +58,7 @@ def exact(a: Terms, b: Terms) -> Terms | None:
     """Divide a by b; None unless b is one term that divides every term of a."""
     if len(b) != 1:
         return None
-    (divisor, by), found = b[0], []
+    (divisor, by), quotient = b[0], []
     for monomial, factor in a:
         left = list(monomial)
         for unknown in divisor:
@@ -67,5 +67,5 @@ def exact(a: Terms, b: Terms) -> Terms | None:
             left.remove(unknown)
         if factor % by:
             return None
-        found.append((tuple(left), factor // by))
-    return tuple(sorted(found))
+        quotient.append((tuple(left), factor // by))
+    return tuple(sorted(quotient))

@@ -171,7 +171,7 @@ class _FilterGroups:
         self.joined = (self.joins_images or deep) and not self.flat_y
 
     def _is_flat(self, view: View) -> bool:
-        """True when the pixels of a channel block lie one after the other."""
+        """Whether the pixels of a channel block lie one after the other."""
         _, _, d, h, w = deep_strides(view)
         depth, height, width = self.shape.out
         rows = (not is_size(height) and height == 1) or h == width * w

@@ -29,7 +29,7 @@ from cenote.kernels.partial_sums import Blocks, Part
 
 # Streams at a time: as many accumulators as hide the latency of a multiply-add (4 cycles, 2 a cycle).
 ROWS = 8
-_AHEAD = 512  # bytes ahead of each stream that are asked for early
+_AHEAD = 512  # prefetch distance in bytes in each stream
 _GRAIN = 256 << 10  # bytes of weights that a thread takes at a time
 
 

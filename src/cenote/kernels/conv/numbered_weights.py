@@ -40,8 +40,8 @@ class PickSpec(KernelSpec):
         def pick(at: Any) -> None:
             place = table.load(at).to(I64)
             some = place > 0
-            found = x.load(k.select(some, place - 1, k.integer(0)))
-            y.store(k.select(some, found, zero), at)
+            weight = x.load(k.select(some, place - 1, k.integer(0)))
+            y.store(k.select(some, weight, zero), at)
 
         for item in k.range(k.begin, k.end):
             first = item * _PIECE

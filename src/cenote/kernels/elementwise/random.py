@@ -102,9 +102,14 @@ class DropoutSpec(KernelSpec):
         element = Scalar.of(self.dtype)
         pointers = [("y", element), ("x", element)]
         pointers += [("mask", Scalar.named(self.mask))] if self.mask else []
-        made = [Parameter(name, scalar, pointer=True, may_alias=True) for name, scalar in pointers]
+        tensors = [Parameter(name, scalar, pointer=True, may_alias=True) for name, scalar in pointers]
         numbers = [Parameter(name, F64) for name in ("scale", "shift", "dropped")]
-        return (*made, Parameter("seed", U64, pointer=True), *numbers, *numbers_named(["threshold", "count"]))
+        return (
+            *tensors,
+            Parameter("seed", U64, pointer=True),
+            *numbers,
+            *numbers_named(["threshold", "count"]),
+        )
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

@@ -152,17 +152,17 @@ class Ladder:
 
     def at(self, window: Sequence[Part], offset: Value | int) -> Value:
         """Return a window's values at any place, from memory: the same steps in the same order, so the same bits."""
-        made: dict[tuple[int, int], Value] = {}
+        levels: dict[tuple[int, int], Value] = {}
         source = self.source + offset
 
         def level(size: int, place: int) -> Value:
-            if (size, place) not in made:
-                made[size, place] = (
+            if (size, place) not in levels:
+                levels[size, place] = (
                     source.load(place, self.lanes)
                     if size == 1
                     else self.combine(level(size // 2, place), level(size // 2, place + size // 2))
                 )
-            return made[size, place]
+            return levels[size, place]
 
         return self.combine(*(level(part.size, part.offset) for part in window))
 

@@ -281,7 +281,7 @@ def lanes_for(
     by_column: bool = False,
     shuffled: Sequence[int] = (1, 2, 4),
 ) -> tuple[int, int] | None:
-    """(lanes, out_lanes) of PoolSpec; None when a strip of windows has no input at all: nothing to combine.
+    """Return (lanes, out_lanes) of PoolSpec; None when a strip of windows has no input at all: nothing to combine.
 
     `by_column`: each column is written by itself. `shuffled`: strides that the kernel makes of shuffles (plain).
     """

@@ -342,7 +342,7 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
 
 
 def _band(geometry: Geometry, volumes: int) -> int:
-    """Number of output rows of an item that goes through all planes of one of so many volumes: what it keeps stays in
+    """Number of output rows of an item that goes through all planes of one of so many volumes: the kept rows stay in
     the level 1 cache, and there are enough items for many threads."""
     most = max(BAND_ROWS, BAND_COLUMNS // geometry.out[2])
     most = max(4, min(most, geometry.out[1] * volumes // 16))

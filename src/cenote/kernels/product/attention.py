@@ -7,9 +7,9 @@
         for tile of keys: scores += K Q', and each query's largest         emitted, queries in the lanes
         powers of the scores less the largest so far, and their sums       emitted
         for group of V's columns, tile of queries:                         emitted
-          sums = sums * what the largest has grown by + powers * V         after the last chunk / sum of powers
+          sums = sums * the change of the largest + powers * V             after the last chunk / sum of powers
 
-With the queries in the lanes, K is read as numbers that are spread and V as vectors, so both are read where they lie,
+With the queries in the lanes, K is read as broadcast numbers and V as vectors, so both are read in place,
 and neither the largest score nor the sum of powers is searched for across lanes. A chunk's scores and its part of V
 stay in the nearest caches, however many keys there are. Every sum is in float32, over the keys in one order.
 """

@@ -60,13 +60,13 @@ class ResizeRowsSpec(KernelSpec):
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
-        made = k.pointer("row_index")
+        row_table = k.pointer("row_index")
         for item in k.range(k.begin, k.end):
             row, index = item % k.number("rows"), item // k.number("rows")
             plane, x = axis_pointers(k, self.outer, ("y", "x"), index)
             y = plane + row * k.number("y_row")
             taps = [row * self.row_taps + tap for tap in range(self.row_taps)]
-            indices = [made.load(tap) for tap in taps]
+            indices = [row_table.load(tap) for tap in taps]
             weights = [k.pointer("row_weight").load(tap) for tap in taps]
             if self.columns_first:
                 rows = self._resized_rows(k, item, row, x, indices)
