@@ -11,7 +11,7 @@ MEMORY = 20e9  # bytes per second from main memory
 SIMPLE = 50e9  # simple vector operations per second: additions, comparisons, the steps of a polynomial
 LAUNCH = 1e-6  # seconds that a step takes at least
 STRIDED = 10e9  # bytes per second where one side is read or written in strides
-# bytes per second of such copies between a network's steps: part of the bytes are in the caches
+# Bytes per second of such copies between a network's steps: part of the bytes are in the caches.
 CONVERTED = 12e9
 SHUFFLED = 30e9  # bytes per second through registers, lane by lane
 CACHE = 40e9  # bytes per second from the last cache

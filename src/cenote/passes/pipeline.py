@@ -72,7 +72,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         add_to_products,
         fuse,
         fuse_gates,
-        # activations are in the convolutions by now
+        # Activations are in the convolutions by now.
         *((space_to_batch,) if "space_to_batch" in rewrites else ()),
         *(() if exact else (forget_tiny_biases,)),
         lambda graph: compose_channels(graph, target.lanes()),

@@ -57,7 +57,7 @@ class Program:
     threads: int
     alone: bool = False  # too little work for several threads
     flush: bool = False  # denormals to zero
-    # shared with other programs; None: every instance has a place of its own
+    # Memory shared with other programs; None: every instance has a place of its own.
     workplaces: Workplaces | None = None
     _free: list[Instance] = field(default_factory=list, compare=False, repr=False)
 

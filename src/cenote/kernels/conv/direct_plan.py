@@ -21,7 +21,7 @@ from cenote.kernels.layout.reorder import deep_strides
 from cenote.kernels.partial_sums import Blocks
 from cenote.kernels.tables import tap_table
 
-# multiply-adds of one core, to size pieces of work; a factor of 2 either way does no harm
+# Multiply-adds per second of one core, to size pieces of work; a factor of 2 either way does no harm.
 MACS_PER_SECOND = 50e9
 _SHARED_TILES = 24  # tiles that share a pass over weights which no cache near the core holds
 PIECE = 100e-6  # seconds of work that a thread should take at a time

@@ -18,7 +18,7 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, content_of, numbers_named, pointers_to
 
-MOST = 1 << 24  # weights: they are numbered in float32, which has whole numbers up to here
+MOST = 1 << 24  # most weights: they are numbered in float32, which has whole numbers up to here
 _PIECE = 16384  # numbers that a thread packs at a time
 _UNROLL = 8
 

@@ -27,7 +27,7 @@ _USED = {  # words that each phase reads
     "product": ("u", "bias", "residual", "y", "v"),
     "fused": ("x", "u", "bias", "residual", "y"),
 }
-# tiles of a block, to reuse weights in the level 2 cache; twice as many for weights beyond it
+# Tiles of a block, to reuse weights in the level 2 cache; twice as many for weights beyond it.
 _LEAST_TILES = 12
 SKEW = 16  # floats between products, so that their streams do not meet in the same cache sets
 

@@ -40,10 +40,10 @@ INTEGER = frozenset(
         "not",
     }
 )
-# formulas without a version for floats
+# Formulas without a version for floats.
 BITS = frozenset({"and", "or", "xor", "not", "shift_left", "shift_right"})
 BOOLEAN = frozenset({"identity", "equal", "different", "and", "or", "xor", "not", "where"})
-# formulas for float32 only
+# Formulas for float32 only.
 SINGLE = frozenset({"erf", "gelu", "power", "modulo", "remainder", *trigonometry.FORMULAS})
 
 

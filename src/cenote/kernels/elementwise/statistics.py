@@ -86,7 +86,7 @@ def walk(k: Kernel, begin: Value, end: Value, lanes: int, nbytes: int, body: Bod
 
 @dataclass(frozen=True)
 class Runs:
-    """Run of `count` stretches of `length` elements, `step` elements apart."""
+    """Set of `count` runs of `length` elements, `step` elements apart."""
 
     x: Pointer
     count: Value
