@@ -32,8 +32,7 @@ FAMILIES = {
 HEAD = """# Functions on arrays
 
 Made by `make docs` from `src/cenote/functional/`. Names, arguments and defaults are PyTorch's (torch,
-torch.nn.functional, torchvision.ops); `help(cenote.functional.NAME)` says what each argument means and which errors
-there are.
+torch.nn.functional, torchvision.ops); `help(cenote.functional.NAME)` explains the arguments and lists the errors.
 
 ```python
 import numpy as np

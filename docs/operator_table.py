@@ -27,7 +27,7 @@ TARGET = choose_target(LEVELS["x86-64-v4"], "x86_64-unknown-linux-gnu", "avx2")
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
           "uint64", "bool")  # fmt: skip
 FLOW = {
-    "If": "both branches are imported; one that cannot be run is an error when it is taken",
+    "If": "both branches are imported; an unsupported one is an error only when it is taken",
     "Loop": "the body is compiled once, for all sizes",
     "Scan": "opset 8 (batches, lengths) and 9; any axes and directions",
     "SequenceMap": "the body is compiled once",
@@ -37,16 +37,16 @@ DOUBLE = "float64, in which few networks compute"
 _INTEGER = "sums of quantised numbers, whose kernels are still to come"
 _SHAPES = "known when a model is planned, or as small as a shape"
 _COUNTED = (
-    "as many results as are found: kernels do the work between the parts of a program (`Op.run_on_host`)"
+    "the number of results depends on the data: kernels run between the parts of a program (`Op.run_on_host`)"
 )
 _VALUES = "values that are no tensors"
 _FFT = "NumPy's own transforms and solvers are compiled code"
 _CLASSIC = "training and features of classical models, a small part of any"
-_WRITTEN = "written out by other operators, which have kernels, where that can be said by them"
+_WRITTEN = "written out by other operators, which have kernels, where these can express it"
 _SEEDED = "a seed is drawn first, then the operator with a seed runs"
-_CONSTANT = "a kernel for constant weights, which is how fusing makes it"
-_BLAS = "products of float64 by the BLAS of NumPy; those of integers were not met"
-_RARE = "not met in the networks that were looked at"
+_CONSTANT = "a kernel for constant weights, the form that fusing makes"
+_BLAS = "products of float64 by the BLAS of NumPy; those of integers did not occur"
+_RARE = "did not occur in the networks that were examined"
 # Why operators, or types of them other than float64 alone, have no kernel.
 REASONS = {
     "array_feature_extractor": _CLASSIC, "binarizer": _CLASSIC, "tf_idf_vectorizer": _CLASSIC, "adagrad": _CLASSIC,
@@ -72,19 +72,19 @@ REASONS = {
 }  # fmt: skip
 HEAD = """# Operators
 
-Made by `make docs` from the operators and their samples; [Add an operator](add_an_operator.md) says what those are.
+Made by `make docs` from the operators and their samples ([Add an operator](add_an_operator.md) explains these).
 
-- **opset**: the versions of the operator in ONNX; files of opset 6 on are read, of older ones what did not change
-  until 7.
+- **opset**: the versions of the operator in ONNX; files of opset 6 on are read, of older ones the operators
+  that did not change until 7.
 - **kernel**: element types for which machine code is generated (with the layouts: c is channel-blocked memory); an
   error in parentheses is allowed against the float64 reference, relative to the largest output; without one the bits
   are equal. Products and convolutions are allowed more where they add more terms, up to 5e-06 for 256 and any number
   beyond ([accuracy](benchmarks/accuracy.md)).
-- **NumPy**: types that the reference computes, as a host step of the program; [below](#numpy) stands why.
-- Types "in f32" are computed in float32 and rounded where the model, or the function, gives them away.
+- **NumPy**: types that the reference computes, as a host step of the program; the reasons are [below](#numpy).
+- Types "in f32" are computed in float32 and rounded in the outputs of the model or the function.
 
-Types are those of the first input. What an operator means, and where it differs from ONNX or torch, stands
-[below](#meaning). Kernels and types are found by trying samples: one that is not listed may be accepted.
+Types are those of the first input. The meaning of each operator, and its differences from ONNX or torch, are
+[below](#meaning). Kernels and types are found by running samples: one that is not listed may be accepted.
 """
 
 
@@ -233,8 +233,9 @@ def written_out() -> Iterator[str]:
     )  # fmt: skip
     yield "## Written out by other operators"
     yield ""
-    yield "Functions of ONNX: " + ", ".join(functions) + "."
-    yield ""
+    if functions:
+        yield "Functions of ONNX: " + ", ".join(functions) + "."
+        yield ""
     names = ", ".join(sorted(name.rpartition(".")[2] for name in NAMES))
     yield f"ONNX Runtime's own (com.microsoft): {names}."
 
@@ -270,10 +271,10 @@ def meanings() -> Iterator[str]:
     for op in sorted(operators(), key=lambda each: each.name):
         names = ", ".join(op.from_onnx)
         yield ""
-        yield f"**{op.name}**{f' ({names})' if names else ''}: {_told(op.__doc__ or '')}"
+        yield f"**{op.name}**{f' ({names})' if names else ''}: {_paragraph(op.__doc__ or '')}"
 
 
-def _told(text: str) -> str:
+def _paragraph(text: str) -> str:
     """A docstring as one paragraph of Markdown."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
 
