@@ -32,7 +32,7 @@ from cenote.runtime.steps import Slot, SlotKind
 @dataclass(frozen=True)
 class Bound:
     """Call whose addresses are in operands, by their numbers, and its work. `addresses` lists them: the position in
-    `words`, the operand, and the distance in bytes from the operand's begin."""
+    `words`, the operand, and the distance in bytes from the operand's start."""
 
     call: Call
     work: Work

@@ -157,7 +157,7 @@ class _FreeStretches:
     def __init__(self) -> None:
         self.end = 0
         self.by_size: list[tuple[int, int]] = []  # (size, offset), sorted
-        self.size_at: dict[int, int] = {}  # by a stretch's begin
+        self.size_at: dict[int, int] = {}  # by a stretch's start
         self.start_of: dict[int, int] = {}  # by a stretch's end
 
     def take(self, size: int) -> int:

@@ -1,4 +1,4 @@
-"""Values that are no tensors: sequences of tensors, and optionals.
+"""Values that are not tensors: sequences of tensors, and optionals.
 
 Between operators every value is an array, these too: an array without axes whose one element, a `Held`, has the
 content. No program touches it; the operators that do run on the host between the stages of a model.

@@ -6,7 +6,7 @@ Along one axis, with E = (window - 1) * dilation + 1 elements under a window:
     ... ceil_mode      out = ceil((size + begin + end - E) / stride) + 1, then the drop rule
     VALID              out = floor((size - E) / stride) + 1   (= ceil((size - E + 1) / stride)); no ceil_mode
     SAME               out = ceil(size / stride), padding max(0, (out - 1) * stride + E - size), split in two:
-                       the odd element goes to the end (SAME_UPPER, TensorFlow) or the begin (SAME_LOWER)
+                       the odd element goes to the end (SAME_UPPER, TensorFlow) or the start (SAME_LOWER)
 
 Everything is done in Python integers with floor division: no size is too large, and a window larger than its input
 gives an error, not the output of 1 that division towards zero gives in C. Tables with an entry per window are made
@@ -194,7 +194,7 @@ def padding_pairs(op: str, pads: Pairs, rank: int) -> Pairs:
 
 
 def same_pads(total: int, upper: bool) -> tuple[int, int]:
-    """Split a total padding: the odd element goes to the end for SAME_UPPER, to the begin for SAME_LOWER."""
+    """Split a total padding: the odd element goes to the end for SAME_UPPER, to the start for SAME_LOWER."""
     small, large = total // 2, total - total // 2
     return (small, large) if upper else (large, small)
 

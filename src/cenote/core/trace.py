@@ -57,7 +57,7 @@ class Trace:
         self.formulas[unknown], self.codes[unknown] = formula, text_of(formula, self)
 
     def unknown(self, formula: Formula | Given, low: int, high: int) -> Any:
-        """Return a whole number that is no polynomial of others."""
+        """Return a whole number that is not a polynomial of others."""
         index = self.define(formula)
         self._bounds[index] = low, high
         return Size(self, (((index,), 1),), formula.value)

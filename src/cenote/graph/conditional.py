@@ -24,7 +24,7 @@ class Branch(Op):
     `otherwise`.
 
     The other inputs are `reads`: all that either body takes from outside. Both make the values `makes`, the node's
-    outputs, under these very names; no other name is made in both.
+    outputs, under the same names; no other name is made in both.
     """
 
     name: ClassVar[str] = "if"

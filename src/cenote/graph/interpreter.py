@@ -46,7 +46,7 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
 
 class Inference:
     """Cache of `infer_node` for many nodes: the same operator between the same types is inferred once. Operators and
-    types are compared by identity, so nodes alike should share them. Content is never shared."""
+    types are compared by identity, so identical nodes should share them. Content is never shared."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], tuple[Types, object]] = {}

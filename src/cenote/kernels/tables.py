@@ -1,7 +1,7 @@
 """Arrays and numbers that calls of kernels take and that follow from sizes by more than a formula.
 
 They are computed anew for every set of sizes (`core.computed`), also by a process that took its plan from the cache:
-hence this module imports nothing that emits code.
+so this module imports nothing that emits code.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class _Axis:
     @staticmethod
     def of(shape: ConvShape, axis: int) -> _Axis:
         step, size, (begin, _) = shape.dilations[axis], shape.size[axis], shape.pads[axis]
-        before = begin % step  # zeros that are no whole number of sub-pixels
+        before = begin % step  # zeros that are not a whole number of sub-pixels
         length = -(-(before + size) // step)
         out = -(-shape.out[axis] // step)
         front = begin // step

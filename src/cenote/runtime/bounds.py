@@ -20,7 +20,7 @@ def narrowed(inputs: Sequence[Declared], shapes: Mapping[str, Any]) -> tuple[tup
     """Return the inputs with the sizes that `shapes` fixes (by name, an entry per axis), and the bounds that it
     gives; a bound of a name that the model declares holds for all dimensions of that name.
 
-    Raises ArgumentError, naming the entry, for something that is no shape, for another rank or size than the model
+    Raises ArgumentError, naming the entry, for something that is not a shape, for another rank or size than the model
     declares, and for bounds of one dimension that differ.
     """
     names = [declared.name for declared in inputs]

@@ -76,7 +76,7 @@ class HostTemplate:
 
 @dataclass(frozen=True)
 class Sections:
-    """Positions in the vector of numbers: the begins of columns with an entry per kernel step, and single numbers."""
+    """Positions in the vector of numbers: the starts of columns with an entry per kernel step, and single numbers."""
 
     items: int
     grains: int
@@ -251,7 +251,7 @@ class Template:
 
 @dataclass(frozen=True)
 class _Kernels:
-    """Columns of the kernel steps: begins of records, the number of the first kernel that each may run, the addresses
+    """Columns of the kernel steps: starts of records, the number of the first kernel that each may run, the addresses
     of all kernels, barriers, and the stretches between host steps (given by their numbers)."""
 
     starts: Array

@@ -77,7 +77,7 @@ def start_thread(function: Callable[..., object], arguments: tuple[object, ...])
 
 
 def _live(abi: DriverAbi, control: Array, index: int, present: set[int]) -> None:
-    """Run a worker from begin to end. Its frame keeps the control block. Meanwhile its caller may set its CPUs."""
+    """Run a worker from start to end. Its frame keeps the control block. Meanwhile its caller may set its CPUs."""
     place = abi.words["thread_ids"] + index
     try:
         control[place] = _thread.get_native_id()

@@ -49,7 +49,7 @@ class Notes(NamedTuple):
 
 
 class HostRun(NamedTuple):
-    """Host step of a program within a call (-1: the nodes that run on the host behind the program), with its begin
+    """Host step of a program within a call (-1: the nodes that run on the host behind the program), with its start
     and end by `time.perf_counter_ns`."""
 
     program: int
@@ -60,7 +60,7 @@ class HostRun(NamedTuple):
 
 @dataclass
 class Call:
-    """One recorded call of a model, with begin and end by `time.perf_counter_ns`. `runs`: numbers of the programs
+    """One recorded call of a model, with start and end by `time.perf_counter_ns`. `runs`: numbers of the programs
     that ran, each with the number of notes that the calling thread had before; `notes`: their number at the end."""
 
     begin: int = 0

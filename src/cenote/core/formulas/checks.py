@@ -48,7 +48,7 @@ class Evaluation:
 
     def __init__(self, trace: Recorded, dimensions: Dimensions) -> None:
         self.trace, self.dimensions = trace, dimensions
-        # Keyed by identity, with the formula kept, lest another object gets its address.
+        # Keyed by identity, with the formula kept, so that no other object gets its address.
         self._known: dict[int, tuple[Any, Any]] = {}
 
     def __getitem__(self, unknown: int) -> Any:

@@ -103,7 +103,7 @@ class Groups:
         return math.gcd(self.filters, self.lanes) // self.channels
 
     def _first_channel(self, lane: int) -> int:
-        """First channel, counted from the begin of a part, of the group that the filter in a lane belongs to."""
+        """First channel, counted from the start of a part, of the group that the filter in a lane belongs to."""
         return (self.pattern * self.lanes + lane) // self.filters * self.channels
 
     @property

@@ -3,7 +3,7 @@
 Along an axis with stride s and dilation d, output p gets x[i] * w[k] where p + pad = i * s + k * d. For p = phase + s *
 q the k that divide evenly are regular, so each phase is a convolution of stride 1 whose output is written every s
 pixels. Groups are never joined (`direct_plan.merge_groups`): those within a vector take the depthwise kernel, others
-that fill no whole vectors get blocks of their own (`groups_apart`).
+that do not fill whole vectors get blocks of their own (`groups_apart`).
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ class Elementwise(KernelSpec):
         self, k: Kernel, pointers: list[Pointer], begin: Value, end: Value, step: int
     ) -> Value:
         """Return the first element at which `step` elements of the result are aligned, or a vector of the widest
-        operand where the result is narrower and kept in the caches; the begin of a row where there is none."""
+        operand where the result is narrower and kept in the caches; the start of a row where there is none."""
         moving = [x for x, pattern in zip(pointers[1:], self.patterns, strict=True) if pattern == MOVES]
         y, widest = pointers[0], max(pointers[:1] + moving, key=lambda x: x.element.nbytes)
         pointer = y if self.streams else widest

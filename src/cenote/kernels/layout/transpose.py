@@ -135,7 +135,7 @@ def strided_copy_call(x: View, strides: Sequence[int], y: View, target: Target) 
 
 
 def _rows_call(x: View, axes: list[Axis], y: View, target: Target) -> Call:
-    """Return the call that copies whole rows in the order of the source: it is read from begin to end, and rows are
+    """Return the call that copies whole rows in the order of the source: it is read from start to end, and rows are
     written where they belong. The other way round the attention heads of (8, 196, 12, 64) take 1.06 times as long."""
     outer = sorted(axes[:-1], key=lambda axis: -plain(axis[1][1]))
     ordered = [*outer, *axes[-1:]]

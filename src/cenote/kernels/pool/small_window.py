@@ -62,7 +62,7 @@ class PoolSmallWindow(PoolSpec):
     columns.
 
     `left`, `right`: columns by which windows hang over the ends of a row. `clipped`: some hang over the first or last
-    row. `together`: output rows computed at once. `alone`: a row of output is one vector; `tail`: it is no whole
+    row. `together`: output rows computed at once. `alone`: a row of output is one vector; `tail`: it is not a whole
     number of vectors, or hangs over. With stride 2, `width` is 3.
     """
 

@@ -215,7 +215,7 @@ def scatter_call(
     channels_last: bool = False,
 ) -> Call:
     """Return the launch for views of one layout. `counted` are the extents of the map that indices count in, which
-    lies at the begin of y; `found` holds (items, 2) words."""
+    lies at the start of y; `found` holds (items, 2) words."""
     width = group_width(y, channels_last)
     to, source, places = (planes_of(view, channels_last) for view in (y, x, index))
     extents = ((1,) * (3 - len(counted)) + tuple(counted))[-3:]

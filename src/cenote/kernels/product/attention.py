@@ -159,7 +159,7 @@ class _Emitter:
             yield self.spec.blocks - 1
 
     def tiles(self, count: Value, width: int) -> Iterator[tuple[Value, int]]:
-        """Emit loops over tiles of `width` rows and of one less; yields each tile's begin and number of rows.
+        """Emit loops over tiles of `width` rows and of one less; yields each tile's start and number of rows.
 
         They cover `count` exactly where two such numbers can, else the last one has rows too many.
         """

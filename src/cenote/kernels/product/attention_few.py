@@ -82,7 +82,7 @@ class _Emitter:
         self.average(v, self.normalize(), y + row * k.number("y_row"))
 
     def parts(self) -> list[tuple[int, Value | None]]:
-        """Return the begins of the vectors of a row of Q or K, with a mask for the last where it is not whole."""
+        """Return the starts of the vectors of a row of Q or K, with a mask for the last where it is not whole."""
         depth, lanes = self.spec.depth, self.lanes
         return [
             (at, None if depth - at >= lanes else self.k.tail_mask(self.k.integer(depth - at), lanes))

@@ -1,7 +1,7 @@
 """Selection by a mask, one element behind the other: the elements themselves, or their coordinates.
 
 Blocks of BLOCK elements are counted first; from the counts follows where each block's results begin, and the blocks are
-then written independently. A block writes between its own begin and end only, whatever the mask has become meanwhile.
+then written independently. A block writes between its own start and end only, whatever the mask has become meanwhile.
 
     count:                              elements:                               coordinates:
     for block:                          for block:                              for block:

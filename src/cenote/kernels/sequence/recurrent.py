@@ -245,7 +245,7 @@ class _Sweep:
             noted.store(length, 1)
 
     def _blocks(self) -> Iterator[tuple[Value, int, Value | None]]:
-        """Yield for each vector of hidden units (emitted) and sample (unrolled) its begin and its mask."""
+        """Yield for each vector of hidden units (emitted) and sample (unrolled) its start and its mask."""
         for column in self.k.range(0, self.width, self.lanes):
             mask = self.mask(column)
             for row in range(self.spec.rows):
