@@ -43,7 +43,7 @@ _VALUES = "values that are no tensors"
 _FFT = "NumPy's own transforms and solvers are compiled code"
 _CLASSIC = "training and features of classical models, a small part of any"
 _WRITTEN = "written out by other operators, which have kernels, where these can express it"
-_SEEDED = "a seed is drawn first, then the operator with a seed runs"
+_SEEDED = "one number, which the system draws"
 _CONSTANT = "a kernel for constant weights, the form that fusing makes"
 _BLAS = "products of float64 by the BLAS of NumPy; those of integers did not occur"
 _RARE = "did not occur in the networks that were examined"
@@ -53,8 +53,7 @@ REASONS = {
     "adam": _CLASSIC, "momentum": _CLASSIC, "negative_log_likelihood_loss": _CLASSIC,
     "softmax_cross_entropy_loss": _CLASSIC,
     "einsum": _WRITTEN, "spatial_pyramid_pool": _RARE, "gated_conv": _CONSTANT,
-    "unseeded_uniform": _SEEDED, "unseeded_normal": _SEEDED, "unseeded_bernoulli": _SEEDED,
-    "unseeded_multinomial": _SEEDED, "unseeded_dropout": _SEEDED, "fresh_seed": _SEEDED,
+    "fresh_seed": _SEEDED,
     "conv_integer": _INTEGER, "matmul_integer": _INTEGER, "qlinear_conv": _INTEGER, "qlinear_matmul": _INTEGER,
     "shape": _SHAPES, "size": _SHAPES, "range": _SHAPES, "constant_of_shape": _SHAPES, "eye_like": _SHAPES,
     "window": _SHAPES, "mel_weight_matrix": _SHAPES, "affine_grid": _RARE, "bit_cast": _RARE,

@@ -67,7 +67,14 @@ def decode(model: Any, arrays: dict[str, Array], constant: bool) -> tuple[Any, l
     given: list[Array | None] = [arrays[name] if name else None for name in node.input]
     if not isinstance(decoded, Rewired):
         return decoded, given
-    return decoded.op, [given[i] if isinstance(i, int) else i for i in decoded.inputs]
+    return decoded.op, [_wired(item, given) for item in decoded.inputs]
+
+
+def _wired(item: int | Array | Op | None, given: list[Array | None]) -> Array | None:
+    """An input of the node, a constant, or what an operator without inputs gives."""
+    if isinstance(item, Op):
+        return item.reference()[0]
+    return given[item] if isinstance(item, int) else item
 
 
 @pytest.mark.parametrize("constant", [True, False], ids=["constants", "inputs"])

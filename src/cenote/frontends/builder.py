@@ -140,12 +140,12 @@ class GraphBuilder:
             decoded = decoded.op
         return self.add_op(decoded, inputs, names)
 
-    def _wired(self, item: int | Array | None, inputs: Sequence[str]) -> str:
+    def _wired(self, item: int | Array | Op | None, inputs: Sequence[str]) -> str:
         if item is None:
             return ""
         if isinstance(item, int):
             return inputs[item] if item < len(inputs) else ""
-        return self.constant(item)
+        return self.add_op(item, (), ("",))[0] if isinstance(item, Op) else self.constant(item)
 
     def add_op(self, op: Op, inputs: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
         """Add a node of an operator; results of small constants are computed now."""

@@ -183,16 +183,19 @@ class Importer:
         if not domain:
             self.makers.update(dict.fromkeys(made, node.op_type))
         stem = next(name for name in made if name)
+        label = scope.prefix + node.name if node.name else ""
         read = []
         for item in wiring if wiring is not None else range(len(inputs)):
             if isinstance(item, int):
                 read.append(inputs[item] if item < len(inputs) else "")
             elif item is None:
                 read.append("")
+            elif isinstance(item, Op):
+                read.append(self.unused(f"{stem}.{item.name}"))
+                self.nodes.append(Node(item, (), (read[-1],), label))
             else:
                 read.append(self.unused(f"{stem}.constant"))
                 self.constants[read[-1]] = np.asarray(item)
-        label = scope.prefix + node.name if node.name else ""
         self.nodes.append(Node(op, trimmed(read), made, label))
 
     def _expand(self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: Scope) -> None:
@@ -364,7 +367,7 @@ def _bound(attributes: Sequence[Any], scope: Scope) -> list[Any]:
     return bound
 
 
-Decoded = tuple[Op, tuple[int | Array | None, ...] | None]
+Decoded = tuple[Op, tuple[int | Array | Op | None, ...] | None]
 
 
 def _decoded(imported: Imported) -> Decoded:

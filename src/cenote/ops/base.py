@@ -198,10 +198,10 @@ class Imported:
 @dataclass(frozen=True)
 class Rewired:
     """What a decoder returns when the operator's inputs are not the node's: an int picks an input of the node, an array
-    becomes a constant, None an absent input."""
+    becomes a constant, an operator without inputs a node before this one, None an absent input."""
 
     op: Op
-    inputs: tuple[int | Array | None, ...]
+    inputs: tuple[int | Array | Op | None, ...]
 
 
 Decoder = Callable[[Imported], "Op | Rewired"]

@@ -35,7 +35,6 @@ from cenote.passes.fuse_products import add_to_products, fuse_products
 from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
-from cenote.passes.seeds import draw_seeds
 from cenote.passes.stacks import add_stacks
 from cenote.passes.transposes import sink_transposes
 from cenote.passes.widen import widen
@@ -53,7 +52,6 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
         say_groups,
-        draw_seeds,
         write_out_einsums,
         sink_transposes,
         read_channels_last,

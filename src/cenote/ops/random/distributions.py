@@ -1,7 +1,7 @@
 """Tensors of random numbers: uniform, normal, Bernoulli, multinomial.
 
-With a seed a run gives the same numbers every time and on every machine (`ops/random/philox.py` says which); without
-one each run draws others. The generator is ours: frameworks draw other numbers for the same seed.
+A seed gives the same numbers every time and on every machine (`ops/random/philox.py` says which); where a model names
+none, each run draws one (`FreshSeed`). The generator is ours: frameworks draw other numbers for the same seed.
 """
 
 from __future__ import annotations
@@ -23,33 +23,9 @@ from cenote.kernels.selection.draw import draw_call
 from cenote.ops.base import Arrays, Imported, Lowering, Op, Rewired, Sample, Types
 from cenote.ops.checks import as_ints, dtype_from_code, int64s, known_ints, require_float
 from cenote.ops.elementwise.pointwise import error_of
-from cenote.ops.random.dropout import SEED, check_seed
-from cenote.ops.random.philox import fresh_seed, normal, seed_from_float, uniform
+from cenote.ops.random.dropout import SEED, FreshSeed, check_seed, key_of
+from cenote.ops.random.philox import normal, seed_from_float, uniform
 from cenote.ops.values import narrow, seeded, wide
-
-
-def _key(seed: Array | None) -> int:
-    return fresh_seed() if seed is None else int(seed.reshape(-1)[0])
-
-
-@dataclass(frozen=True)
-class FreshSeed(Op):
-    """A seed that nobody knows, another one in each run: for operators whose node names none."""
-
-    name = "fresh_seed"
-    operands = ()
-    pure = False
-
-    def types(self) -> Types:
-        return (TensorType(SEED, (1,)),)
-
-    def compute(self) -> Arrays:
-        return (np.array([fresh_seed()], SEED),)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        yield Sample(cls(), (), "one")
-        yield Sample(cls(), (), "another")
 
 
 class _Drawn(Op):
@@ -58,7 +34,7 @@ class _Drawn(Op):
     like: bool
     dtype: np.dtype[Any] | None
 
-    operands = ("shape", "seed?")
+    operands = ("shape", "seed")
 
     def drawn(self, count: int, seed: int, dtype: np.dtype[Any]) -> Array:
         raise NotImplementedError(f"{type(self).__name__}.drawn")
@@ -70,13 +46,12 @@ class _Drawn(Op):
         weight: int,
         error: float,
     ) -> Iterator[Lowering]:
-        """The kernel of a call on the result and the seed, where there is one."""
-        shape, seed = (*inputs, None)[:2]
+        """The kernel of a call on the result and the seed."""
         (y,) = self.infer(*inputs)
-        if seed is None or not y.size:
+        if not y.size:
             return
 
-        first = PLAIN if self.like or present(shape).value is None else None
+        first = PLAIN if self.like or present(inputs[0]).value is None else None
         seconds = pass_seconds(y.nbytes, weight * y.size)
 
         def drawn(*views: View) -> Call:
@@ -85,19 +60,18 @@ class _Drawn(Op):
         error = error_of(error, y.dtype)
         yield Lowering.of_call("philox", (first, PLAIN), (PLAIN,), drawn, seconds, error)
 
-    def types(self, shape: TensorType, seed: TensorType | None) -> Types:
+    def types(self, shape: TensorType, seed: TensorType) -> Types:
         extents = shape.shape if self.like else known_ints(self.name, shape, 0, "shape")
         if any(extent < 0 for extent in extents):
             raise ShapeError(f"{self.name}: shape {list(extents)} has a negative extent")
         kind = self.dtype or (shape.dtype if self.like and is_float(shape.dtype) else FLOAT32)
         require_float(self.name, kind)
-        if seed is not None:
-            check_seed(self.name, seed)
+        check_seed(self.name, seed)
         return (TensorType(kind, extents),)
 
-    def compute(self, shape: Array, seed: Array | None) -> Arrays:
+    def compute(self, shape: Array, seed: Array) -> Arrays:
         (y,) = self.declared(shape, seed)
-        values = self.drawn(math.prod(y.shape), _key(seed), y.dtype)
+        values = self.drawn(math.prod(y.shape), key_of(seed), y.dtype)
         return (narrow(values.reshape(y.shape), y.dtype),)
 
 
@@ -112,7 +86,7 @@ class RandomUniform(_Drawn):
 
     name = "random_uniform"
     from_onnx = {
-        name: lambda node: _decode(node, RandomUniform, UnseededUniform, low=0.0, high=1.0)
+        name: lambda node: _decode(node, RandomUniform, low=0.0, high=1.0)
         for name in ("RandomUniform", "RandomUniformLike")
     }
 
@@ -134,20 +108,6 @@ class RandomUniform(_Drawn):
 
 
 @dataclass(frozen=True)
-class UnseededUniform(RandomUniform):
-    """RandomUniform without a seed."""
-
-    name = "unseeded_uniform"
-    pure = False
-    from_onnx = {}
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        yield Sample(cls(1.0, 1.0), (int64s((2, 3)),))
-        yield Sample(cls(2.0, 2.0, like=True), (seeded((2, 0)),))
-
-
-@dataclass(frozen=True)
 class RandomNormal(_Drawn):
     """Numbers of a normal distribution: element e is the number below which a share of (word e + 1/2) * 2^-32 lies, so
     that none is further than 6.34 deviations from the mean."""
@@ -159,7 +119,7 @@ class RandomNormal(_Drawn):
 
     name = "random_normal"
     from_onnx = {
-        name: lambda node: _decode(node, RandomNormal, UnseededNormal, mean=0.0, scale=1.0)
+        name: lambda node: _decode(node, RandomNormal, mean=0.0, scale=1.0)
         for name in ("RandomNormal", "RandomNormalLike")
     }
 
@@ -180,50 +140,35 @@ class RandomNormal(_Drawn):
 
 
 @dataclass(frozen=True)
-class UnseededNormal(RandomNormal):
-    """RandomNormal without a seed."""
-
-    name = "unseeded_normal"
-    pure = False
-    from_onnx = {}
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        yield Sample(cls(1.0, 0.0), (int64s((2, 3)),))
-        yield Sample(cls(2.0, 0.0, like=True), (seeded((2, 0)),))
-
-
-@dataclass(frozen=True)
 class Bernoulli(Op):
     """1 with the chance that an element of x says (0 and less never, 1 and more always, NaN never), else 0."""
 
     dtype: np.dtype[Any] | None = None
 
     name = "bernoulli"
-    operands = ("x", "seed?")
+    operands = ("x", "seed")
     from_onnx = {"Bernoulli": lambda node: _decode_bernoulli(node)}
 
-    def types(self, x: TensorType, seed: TensorType | None) -> Types:
+    def types(self, x: TensorType, seed: TensorType) -> Types:
         require_float(self.name, x.dtype)
-        if seed is not None:
-            check_seed(self.name, seed)
+        check_seed(self.name, seed)
         return (TensorType(self.dtype or x.dtype, x.shape),)
 
-    def compute(self, x: Array, seed: Array | None) -> Arrays:
+    def compute(self, x: Array, seed: Array) -> Arrays:
         (y,) = self.declared(x, seed)
-        u = uniform(x.size, _key(seed), x.dtype == FLOAT64).reshape(x.shape)
+        u = uniform(x.size, key_of(seed), x.dtype == FLOAT64).reshape(x.shape)
         return ((u < wide(x)).astype(y.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, seed = (*inputs, None)[:2]
+        x = present(inputs[0])
         (y,) = self.infer(*inputs)
-        if seed is None or not y.size or y.dtype.kind == "c" or y.dtype.itemsize < 1 or y.dtype.hasobject:
+        if not y.size or y.dtype.kind == "c" or y.dtype.itemsize < 1 or y.dtype.hasobject:
             return
         if not is_float(y.dtype) and y.dtype.kind not in "iub":
             return
 
-        seconds = pass_seconds(present(x).nbytes + y.nbytes, 10 * y.size)
-        reusable = (0,) if y.dtype == present(x).dtype else ()
+        seconds = pass_seconds(x.nbytes + y.nbytes, 10 * y.size)
+        reusable = (0,) if y.dtype == x.dtype else ()
         yield Lowering.of_call("philox", (PLAIN,) * 2, (PLAIN,), bernoulli_call, seconds, in_place=reusable)
 
     @classmethod
@@ -233,20 +178,6 @@ class Bernoulli(Op):
             yield Sample(cls(None if dtype is None else np.dtype(dtype)), (chances, seed))
         yield Sample(cls(), (chances.astype(np.float64), seed))
         yield Sample(cls(), (chances.astype(np.float16), seed))
-
-
-@dataclass(frozen=True)
-class UnseededBernoulli(Bernoulli):
-    """Bernoulli without a seed."""
-
-    name = "unseeded_bernoulli"
-    pure = False
-    from_onnx = {}
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        yield Sample(cls(), (np.array([0, 1, 0, 1], np.float32),))
-        yield Sample(cls(np.dtype(np.bool_)), (np.ones((2, 3), np.float16),))
 
 
 @dataclass(frozen=True)
@@ -260,35 +191,34 @@ class Multinomial(Op):
     dtype: np.dtype[Any] | None = None
 
     name = "multinomial"
-    operands = ("x", "seed?")
+    operands = ("x", "seed")
     from_onnx = {"Multinomial": lambda node: _decode_multinomial(node)}
 
-    def types(self, x: TensorType, seed: TensorType | None) -> Types:
+    def types(self, x: TensorType, seed: TensorType) -> Types:
         require_float(self.name, x.dtype)
         if x.rank != 2 or not x.shape[1]:
             raise ShapeError(f"{self.name}: x must have shape (batch, classes), got {x}")
         if self.count < 0:
             raise ArgumentError(f"{self.name}: sample_size {self.count} is negative")
-        if seed is not None:
-            check_seed(self.name, seed)
+        check_seed(self.name, seed)
         kind = self.dtype or np.dtype(np.int32)
         if kind not in (np.dtype(np.int32), INT64):
             raise DTypeError(f"{self.name}: classes are int32 or int64, not {kind}")
         return (TensorType(kind, (x.shape[0], self.count)),)
 
-    def compute(self, x: Array, seed: Array | None) -> Arrays:
+    def compute(self, x: Array, seed: Array) -> Arrays:
         (y,) = self.declared(x, seed)
         logits = wide(x)
         chances = np.exp(logits - logits.max(1, keepdims=True))
         total = chances.cumsum(1)
-        u = uniform(math.prod(y.shape), _key(seed), True).reshape(y.shape) * total[:, -1:]
+        u = uniform(math.prod(y.shape), key_of(seed), True).reshape(y.shape) * total[:, -1:]
         chosen = (total[:, None, :] <= u[:, :, None]).sum(2)
         return (np.minimum(chosen, x.shape[1] - 1).astype(y.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, seed = (*inputs, None)[:2]
+        x = present(inputs[0])
         (y,) = self.infer(*inputs)
-        if seed is None or not y.size:
+        if not y.size:
             return
 
         def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
@@ -298,7 +228,7 @@ class Multinomial(Op):
                 draw_call(present(views[0]), numbers, drawn),
             ]
 
-        seconds = pass_seconds(present(x).nbytes + y.nbytes, 40 * present(x).size + 30 * y.size)
+        seconds = pass_seconds(x.nbytes + y.nbytes, 40 * x.size + 30 * y.size)
         numbers = (TensorType(FLOAT64, y.shape),)
         yield Lowering("draws", (PLAIN, PLAIN), (PLAIN,), bind, seconds, temporaries=numbers)
 
@@ -312,29 +242,13 @@ class Multinomial(Op):
         yield Sample(cls(2, INT64), (seeded((1, 1)), np.array([5], SEED)))
 
 
-@dataclass(frozen=True)
-class UnseededMultinomial(Multinomial):
-    """Multinomial without a seed."""
-
-    name = "unseeded_multinomial"
-    pure = False
-    from_onnx = {}
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        yield Sample(cls(3), (np.array([[0.0, -np.inf]], np.float32),))
-        yield Sample(cls(0), (seeded((2, 3)),))
-
-
 # ---- decoding ---------------------------------------------------------------------------------------------------
 
 
-def _seeded(node: Imported, first: int | Array, make: Callable[[bool], Op]) -> Rewired:
-    """An operator on its first input and, if the node names one, a seed; `make` is told whether it does."""
+def _seed(node: Imported) -> Array | FreshSeed:
+    """The seed that a node names, or a fresh one."""
     seed = node.get("seed")
-    if seed is None:
-        return Rewired(make(False), (first,))
-    return Rewired(make(True), (first, np.array([seed_from_float(float(seed))], SEED)))
+    return FreshSeed() if seed is None else np.array([seed_from_float(float(seed))], SEED)
 
 
 def _dtype(node: Imported) -> np.dtype[Any] | None:
@@ -342,7 +256,7 @@ def _dtype(node: Imported) -> np.dtype[Any] | None:
     return None if code is None else dtype_from_code(node.op, int(code))
 
 
-def _decode(node: Imported, op: Callable[..., Op], unseeded: Callable[..., Op], **numbers: float) -> Rewired:
+def _decode(node: Imported, op: Callable[..., Op], **numbers: float) -> Rewired:
     like = node.op.endswith("Like")
     node.expect("seed", "dtype", *numbers, *(() if like else ("shape",)))
     first: int | Array = 0
@@ -351,17 +265,14 @@ def _decode(node: Imported, op: Callable[..., Op], unseeded: Callable[..., Op], 
             raise ArgumentError(f"{node.op}-{node.opset}: attribute shape is missing")
         first = int64s(as_ints(node.op, "shape", node.get("shape")))
     values = {name: float(node.get(name, default)) for name, default in numbers.items()}
-    return _seeded(
-        node, first, lambda has: (op if has else unseeded)(**values, like=like, dtype=_dtype(node))
-    )
+    return Rewired(op(**values, like=like, dtype=_dtype(node)), (first, _seed(node)))
 
 
 def _decode_bernoulli(node: Imported) -> Rewired:
     node.expect("seed", "dtype")
-    return _seeded(node, 0, lambda has: (Bernoulli if has else UnseededBernoulli)(_dtype(node)))
+    return Rewired(Bernoulli(_dtype(node)), (0, _seed(node)))
 
 
 def _decode_multinomial(node: Imported) -> Rewired:
     node.expect("seed", "dtype", "sample_size")
-    count = int(node.get("sample_size", 1))
-    return _seeded(node, 0, lambda has: (Multinomial if has else UnseededMultinomial)(count, _dtype(node)))
+    return Rewired(Multinomial(int(node.get("sample_size", 1)), _dtype(node)), (0, _seed(node)))

@@ -15,7 +15,7 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.random import Drop, dropout_call
 from cenote.ops.base import Arrays, Imported, Lowering, Op, Rewired, Sample, Types
-from cenote.ops.checks import BOOL, known, require_float, require_kind
+from cenote.ops.checks import BOOL, known, require, require_float, require_kind
 from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.random.philox import fresh_seed, words
 from cenote.ops.values import narrow, seeded, wide
@@ -33,6 +33,31 @@ def check_chance(op: str, p: float) -> None:
 def check_seed(op: str, seed: TensorType) -> None:
     if seed.dtype != SEED or seed.size != 1:
         raise DTypeError(f"{op}: the seed must be one uint64, got {seed}")
+
+
+def key_of(seed: Array) -> int:
+    """The number of a seed."""
+    return int(seed.reshape(-1)[0])
+
+
+@dataclass(frozen=True)
+class FreshSeed(Op):
+    """A seed that nobody knows, another one in each run: for operators whose node names none."""
+
+    name = "fresh_seed"
+    operands = ()
+    pure = False
+
+    def types(self) -> Types:
+        return (TensorType(SEED, (1,)),)
+
+    def compute(self) -> Arrays:
+        return (np.array([fresh_seed()], SEED),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(cls(), (), "one")
+        yield Sample(cls(), (), "another")
 
 
 def threshold_of(p: float) -> int:
@@ -99,7 +124,7 @@ class RandomDropout(Op):
         return math.prod(shape if self.axes is None else shape[: self.axes])
 
     def compute(self, x: Array, seed: Array) -> Arrays:
-        y, mask = dropped(x, drop_of(self.p, self.alpha), self.draws(x.shape), int(seed.reshape(-1)[0]))
+        y, mask = dropped(x, drop_of(self.p, self.alpha), self.draws(x.shape), key_of(seed))
         return (narrow(y, x.dtype), mask)[: 1 + self.with_mask]
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
@@ -129,18 +154,19 @@ def _decode_dropout(node: Imported) -> Op | Rewired:
     if node.opset < 12:
         return Rewired(Dropout(**mask), (0,))
     given = (0, 1 if len(node.present) > 1 and node.present[1] else None, 2 if training else None)
+    if not training:
+        return Rewired(Dropout(**mask), given)
     seed = node.get("seed")
-    if seed is None:
-        return Rewired(UnseededDropout(**mask) if training else Dropout(**mask), given)
-    return Rewired(Dropout(**mask), (*given, np.array([int(seed) % 2**64], SEED)))
+    drawn = FreshSeed() if seed is None else np.array([int(seed) % 2**64], SEED)
+    return Rewired(Dropout(**mask), (*given, drawn))
 
 
 @dataclass(frozen=True)
 class Dropout(Op):
     """ONNX's: the data unchanged and, `with_mask`, a mask of ones; in training mode as RandomDropout with p = ratio.
 
-    `mask_like_data` gives the mask the data's type (bool otherwise). The seed is one uint64; without it each run draws
-    other numbers.
+    `mask_like_data` gives the mask the data's type (bool otherwise). The seed is one uint64; only the training mode
+    needs it.
     """
 
     with_mask: bool = False
@@ -163,8 +189,7 @@ class Dropout(Op):
     ) -> Types:
         if self.chance(ratio, training) > 0:
             require_float(self.name, data.dtype)
-        if seed is not None:
-            check_seed(self.name, seed)
+            check_seed(self.name, require(self.name, seed, "seed"))
         mask = TensorType(data.dtype if self.mask_like_data else BOOL, data.shape)
         return (TensorType(data.dtype, data.shape), mask)[: 1 + self.with_mask]
 
@@ -174,8 +199,7 @@ class Dropout(Op):
         p = self.chance(*kinds)
         if p == 0:
             return (data.copy(), *(np.ones(mask.shape, mask.dtype) for mask in types[1:]))
-        key = fresh_seed() if seed is None else int(seed.reshape(-1)[0])
-        y, mask = dropped(data, drop_of(p, False), data.size, key)
+        y, mask = dropped(data, drop_of(p, False), data.size, key_of(present(seed)))
         return (narrow(y, data.dtype), *(mask.astype(kind.dtype) for kind in types[1:]))
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
@@ -196,17 +220,3 @@ class Dropout(Op):
         yield Sample(Dropout(with_mask=True), (seeded((9, 33)), None, training, seed), "training")
         inputs = (seeded((9, 33), 1, np.float16), np.array(0.25, np.float32), training, seed)
         yield Sample(Dropout(with_mask=True, mask_like_data=True), inputs, "training in float16")
-
-
-@dataclass(frozen=True)
-class UnseededDropout(Dropout):
-    """Dropout in a training mode that names no seed: each run draws other numbers."""
-
-    name = "unseeded_dropout"
-    pure = False
-    from_onnx = {}
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        yield Sample(cls(), (seeded((2, 3)), None, np.array(False)))
-        yield Sample(cls(with_mask=True), (seeded((2, 3)), np.array(0, np.float32), np.array(True)))
