@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cenote.core.collector import collector_paused
-from cenote.core.errors import CapacityError, CodegenError, InputError, UnsupportedError
-from cenote.core.formulas.checks import FormulaError
-from cenote.core.formulas.expressions import at_hand
+from cenote.core.errors import CapacityError, CenoteError, CodegenError, InputError, UnsupportedError
+from cenote.core.formulas.checks import FormulaError, checks_formulas
+from cenote.core.formulas.expressions import OpenSizeError, at_hand
 from cenote.core.locks import importing
 from cenote.core.types import TensorType
 from cenote.plans.format import Classes, Pattern, SizedPlan, StoredPlan, Tail
@@ -106,8 +106,14 @@ def compile_class(
         sized = _compiled(part, numbers, shared.compilation)
     except (MemoryError, CapacityError, CodegenError, OSError, FormulaError):
         raise  # nothing that other sizes would mend
-    except Exception as error:  # a Size cannot give what was asked of it, or the shapes are wrong: told next
+    except (OpenSizeError, CenoteError) as error:
+        # Wrong shapes are told when the model is compiled for the numbers alone.
         _log.info("no plan for all sizes: %s: %s", type(error).__name__, error)
+        return None
+    except Exception as error:
+        if checks_formulas():
+            raise
+        _log.warning("no plan for all sizes, a fault of Cenote: %s: %s", type(error).__name__, error)
         return None
     plan = sized.at(numbers, shared.workplaces)
     if plan is None:

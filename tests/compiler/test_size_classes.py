@@ -103,3 +103,27 @@ def test_little_is_kept_of_a_size() -> None:
     tracemalloc.stop()
     program = model.plan_for({"x": (2, 16, 20, 12)}).program
     assert kept < program.kept_bytes + 8_000  # of Python objects
+
+
+def test_sizes_of_nothing_have_a_class(caplog: pytest.LogCaptureFixture) -> None:
+    """Empty buffers lie where others do; no step waits for another because of them."""
+    model = cenote.load(network(), threads=2)
+    with caplog.at_level("INFO", "cenote"):
+        assert model.run({"x": np.zeros((0, 16, 5, 7), np.float32)})["y"].shape == (0, 20)
+    assert "no plan for all sizes" not in caplog.text
+
+
+def test_a_fault_of_planning_is_an_error_under_tests_and_told_to_users(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*arguments: object) -> int:
+        raise IndexError("broken on purpose")
+
+    monkeypatch.setattr("cenote.compiler.assembler.settle_offsets", broken)
+    x = picture(1, 5, 7)
+    with pytest.raises(IndexError, match="broken on purpose"):
+        cenote.load(network(), threads=1).run({"x": x})
+    monkeypatch.setenv("CENOTE_CHECK_FORMULAS", "0")
+    model = cenote.load(network(), threads=1)
+    assert model.run({"x": x})["y"].shape == (1, 20)
+    assert "no plan for all sizes, a fault of Cenote: IndexError: broken on purpose" in caplog.text

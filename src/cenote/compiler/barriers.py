@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cenote.core.formulas.expressions import Symbolic
 from cenote.core.sizes import plain
 from cenote.kernels.base import Call
 from cenote.runtime.steps import HostStep, Slot
@@ -27,8 +28,9 @@ class Extent:
 
     @staticmethod
     def at_hand(slot: Slot, nbytes: int, root: str) -> Extent:
-        """Return the extent for the shapes at hand."""
-        return Extent(Slot(slot.kind, slot.index, plain(slot.offset)), plain(nbytes), root)
+        """Return the extent for the shapes at hand; of an open size at least a byte, since for others it is not empty."""
+        least = isinstance(nbytes, Symbolic)
+        return Extent(Slot(slot.kind, slot.index, plain(slot.offset)), max(least, plain(nbytes)), root)
 
 
 class StepKind(StrEnum):

@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cenote.compiler.placement import ALIGN, Buffer
-from cenote.core.formulas.expressions import Formula
+from cenote.core.formulas.expressions import Formula, Symbolic
 from cenote.core.sizes import maximum, plain
 from cenote.core.trace import Trace
 from cenote.kernels.base import present
 from cenote.runtime.steps import SlotKind
 
 _FIRST = -1  # before every level
+# Levels at which a buffer is alive that nothing touches, or that holds nothing.
+_NEVER = (0, -1)
 _MOST_LOOKED_AT = 16  # most buffers examined for each that a new one may rest on
 
 
@@ -38,7 +40,9 @@ def settle_offsets(buffers: Sequence[Buffer], lifetimes: Mapping[str, tuple[int,
     placed.sort(key=lambda buffer: _at(buffer))
     total, seen = 0, _Skyline(placed)
     for index, buffer in enumerate(placed):
-        supports = seen.under(index, *lifetimes.get(buffer.root, (0, -1)))
+        is_empty = not isinstance(buffer.nbytes, Symbolic) and not buffer.nbytes
+        alive = _NEVER if is_empty else lifetimes.get(buffer.root, _NEVER)
+        supports = seen.under(index, *alive)
         offset = present(buffer.slot).offset
         ends = [present(placed[i].slot).offset + _room(placed[i]) for i in supports]
         trace.settle(offset, Formula(trace, "max", *ends) if len(ends) > 1 else (ends or [0])[0])

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from cenote.core.formulas.expressions import OPERATORS, Formula, Symbolic, at_hand
+from cenote.core.formulas.expressions import OPERATORS, Formula, OpenSizeError, Symbolic, at_hand
 from cenote.core.formulas.polynomials import Terms, exact, plus, shown, times
 
 N = TypeVar("N", int, float)
@@ -214,7 +214,7 @@ class Size(Symbolic):
 
     def __round__(self, digits: int = 0) -> Any:
         if digits < 0:
-            raise TypeError("a Size is not rounded to tens")
+            raise OpenSizeError("a Size is not rounded to tens")
         return self
 
     def __str__(self) -> str:
@@ -227,7 +227,7 @@ class Size(Symbolic):
         return f"Size({self.code} = {self.value})"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Size belongs to the trace that made it")
+        raise OpenSizeError("a Size belongs to the trace that made it")
 
 
 class Real(Formula):

@@ -153,6 +153,10 @@ def plain_number(x: Any) -> Any:
 _WRITTEN = bool, int, float, str
 
 
+class OpenSizeError(TypeError):
+    """An operation that numbers have and sizes that are open have not: the model is planned for each size by itself."""
+
+
 def text_of(x: Any, trace: Namer) -> str:
     """Return the Python expression of an operand."""
     if isinstance(x, Symbolic):
@@ -170,4 +174,4 @@ def text_of(x: Any, trace: Namer) -> str:
     if number is None or isinstance(number, _WRITTEN):
         text = repr(number)
         return f"({text})" if text[0] == "-" else text
-    raise TypeError(f"no formula for {type(x).__name__}")
+    raise OpenSizeError(f"no formula for {type(x).__name__}")
