@@ -23,9 +23,10 @@ from cenote.ops.pool.lp import GlobalLpPool, LpPool
 from cenote.ops.pool.sparse_gradient import SparseGradient
 from cenote.ops.pool.unpool import MaxUnpool
 from cenote.ops.pool.weighted import GemPool
-from cenote.ops.pool.window import INDEX_RULES, MaxPool, MinPool, special
+from cenote.ops.pool.window import INDEX_RULES, MaxPool, MinPool
 from cenote.ops.roi.align import RoiAlign
 from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool
+from cenote.ops.values import special
 from tests.harness import run_alone
 
 EPSILON = {

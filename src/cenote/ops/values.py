@@ -79,3 +79,11 @@ def hostile(shape: Sequence[int], dtype: Any = np.float32, seed: int = 0) -> Arr
         with np.errstate(over="ignore"):
             array.reshape(-1)[:: max(1, array.size // 8)][:8] = np.asarray(special).astype(dtype)
     return array
+
+
+def special(shape: Sequence[int], dtype: type = np.float32) -> Array:
+    """Noise with NaN, infinities and zeros of both signs sprinkled over it."""
+    x = seeded(shape, 5, dtype).ravel()
+    for offset, value in enumerate((np.nan, np.inf, -np.inf, 0.0, -0.0)):
+        x[offset::7] = value
+    return x.reshape(tuple(shape))

@@ -14,37 +14,29 @@ from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.options import ACCUMULATIONS
 from cenote.core.pool_geometry import adaptive_bounds
 from cenote.core.target import Target
-from cenote.core.types import BFLOAT16, INT64, Array, TensorType, is_float
+from cenote.core.types import BFLOAT16, Array, TensorType
 from cenote.kernels.pool.common import MAXIMUM, SUM
-from cenote.ops.base import Arrays, Box, Cost, Lowering, MapOp, Op, Sample, Types
+from cenote.ops.base import Box, Lowering, Op, Sample, Types
 from cenote.ops.checks import check_accumulate
-from cenote.ops.pool.average import divide, fit
+from cenote.ops.pool.average import mean
 from cenote.ops.pool.map_lowerings import range_lowerings, search_lowerings
 from cenote.ops.pool.window import (
     NUMBERS,
-    ORDERED,
     DType,
-    as_declared,
-    channels_first,
+    ExtremePool,
+    TapPool,
+    Windows,
     check_dtype,
-    check_rules,
-    convert_indices,
-    extremum,
-    lowest_where_nan,
-    only_input,
     spatial_of,
-    special,
-    taps_of,
-    type_of,
     with_spatial,
 )
-from cenote.ops.values import added, seeded, wide
+from cenote.ops.values import seeded, special
 
 Bounds = tuple[tuple[tuple[int, int], ...], ...]
 
 
 @dataclass(frozen=True)
-class AdaptivePool(MapOp):
+class AdaptivePool(TapPool):
     """Base: x (N, C, *spatial) becomes (N, C, *output); None in `output` keeps an extent, 0 gives an empty result.
 
     `ranges`, where it is not empty, are the half-open input ranges themselves, per axis and output: those of a part of
@@ -83,24 +75,18 @@ class AdaptivePool(MapOp):
         )
         return TensorType(x.dtype, with_spatial(x.shape, out, self.channels_last))
 
-    def walk(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-        """Every output position with the slices of its window, row-major."""
+    def walk(self, shape: Sequence[int]) -> Windows:
         columns = [[slice(*pair) for pair in axis] for axis in self.bounds(shape)]
         for position in itertools.product(*(range(len(column)) for column in columns)):
             yield position, tuple(column[o] for column, o in zip(columns, position, strict=True))
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        return (self.pooled(only_input(self.name, inputs)),)
-
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x = only_input(self.name, inputs)
-        outputs = self.infer(x)
+    def operations(self, outputs: Types, x: TensorType) -> int:
         taps = math.prod(sum(high - low for low, high in axis) for axis in self.bounds(x.shape))
         channels = math.prod(x.shape) // max(1, math.prod(spatial_of(x.shape, self.channels_last)))
-        return Cost(channels * taps, x.nbytes + sum(y.nbytes for y in outputs))
+        return channels * taps
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
-        x = only_input(self.name, inputs)
+        (x,) = self.arranged(inputs)
         first = 1 if self.channels_last else 2
         ranges = list(box.ranges)
         for axis, bounds in enumerate(self.bounds(x.shape), first):
@@ -110,7 +96,7 @@ class AdaptivePool(MapOp):
 
     def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
         """The pool over a box, its ranges counted from the start of what it reads."""
-        x = only_input(self.name, inputs)
+        (x,) = self.arranged(inputs)
         spatial = box.ranges[1:-1] if self.channels_last else box.ranges[2:]
         cut = []
         for bounds, (begin, end) in zip(self.bounds(x.shape), spatial, strict=True):
@@ -120,7 +106,7 @@ class AdaptivePool(MapOp):
 
 
 @dataclass(frozen=True)
-class AdaptiveMaxPool(AdaptivePool):
+class AdaptiveMaxPool(ExtremePool, AdaptivePool):
     """Largest value of each adaptive window; indices, ties and NaN as in MaxPool."""
 
     return_indices: bool = False
@@ -128,7 +114,6 @@ class AdaptiveMaxPool(AdaptivePool):
     nan: str = "propagate"
 
     name: ClassVar[str] = "adaptive_max_pool"
-    dtypes: ClassVar[frozenset[DType]] = ORDERED
 
     def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
         """As AdaptivePool's; indices count within the part's own plane, whatever the rule of the whole."""
@@ -136,34 +121,8 @@ class AdaptiveMaxPool(AdaptivePool):
         assert isinstance(made, AdaptiveMaxPool)
         return replace(made, index="plane")
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        check_rules(self.name, self.index, self.nan)
-        y = self.pooled(only_input(self.name, inputs))
-        return (y, TensorType(INT64, y.shape)) if self.return_indices else (y,)
-
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
-        types = self.infer(type_of(x))
-        first = channels_first(x, self.channels_last)
-        shape = channels_first(np.empty(types[0].shape, np.bool_), self.channels_last).shape
-        values, places = np.empty(shape, x.dtype), np.empty(shape, INT64)
-        plane = np.arange(math.prod(first.shape[2:])).reshape(first.shape[2:])
-        for position, slices in self.walk(x.shape):
-            taps = taps_of(first, slices)
-            winner = extremum(taps, nan=self.nan)
-            here: tuple[Any, ...] = (..., *position)
-            values[here] = np.take_along_axis(taps, winner[..., None], -1)[..., 0]
-            places[here] = plane[slices].ravel()[winner]
-        if self.nan == "ignore":
-            values = lowest_where_nan(values)
-        results = [values]
-        if self.return_indices:
-            results.append(convert_indices(places, first.shape, self.index))
-        return tuple(as_declared(y, self.channels_last) for y in results)
-
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
+        (x,), (y, *_) = self.arranged(inputs), self.infer(*inputs)
         if not self.return_indices:
             yield from range_lowerings(
                 MAXIMUM,
@@ -199,29 +158,15 @@ class AdaptiveAveragePool(AdaptivePool):
 
     name: ClassVar[str] = "adaptive_average_pool"
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = only_input(self.name, inputs)
+    def types(self, x: TensorType) -> Types:
         check_accumulate(self.name, self.accumulate, x.dtype)
         return (self.pooled(x),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
-        (result,) = self.infer(type_of(x))
-        first = wide(channels_first(x, self.channels_last))
-        shape = channels_first(np.empty(result.shape, np.bool_), self.channels_last).shape
-        y = np.empty(shape, np.float64 if is_float(x.dtype) else INT64)
-        for position, slices in self.walk(x.shape):
-            here: tuple[Any, ...] = (..., *position)
-            taps = taps_of(first, slices)
-            with np.errstate(invalid="ignore", over="ignore"):
-                total = added(taps.astype(y.dtype), (2,), self.accumulate)
-                count = taps.shape[-1]
-                y[here] = total / count if is_float(x.dtype) else divide(total, count, self.rounding)
-        return (fit(as_declared(y, self.channels_last), result.dtype),)
+    def combined(self, taps: Array, divisor: int) -> Array:
+        return mean(taps, taps.shape[-1], self.rounding, self.accumulate)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
+        (x,), (y, *_) = self.arranged(inputs), self.infer(*inputs)
         yield from range_lowerings(
             SUM,
             self.bounds(x.shape),

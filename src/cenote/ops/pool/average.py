@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from cenote.core.pool_geometry import repeated
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool.common import SUM
-from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types
+from cenote.ops.base import Decoder, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import check_accumulate
 from cenote.ops.pool.algorithms import Pool, window_lowerings
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
@@ -26,13 +25,8 @@ from cenote.ops.pool.window import (
     NUMBERS,
     DType,
     WindowPool,
-    as_declared,
-    channels_first,
-    only_input,
-    taps_of,
-    type_of,
 )
-from cenote.ops.values import added, narrow, seeded, wide
+from cenote.ops.values import added, seeded
 
 ROUNDINGS = ("zero", "even", "away")
 
@@ -84,8 +78,7 @@ class AveragePool(WindowPool):
     dtypes: ClassVar[frozenset[DType]] = NUMBERS
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"AveragePool": decode_average_pool}
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = only_input(self.name, inputs)
+    def types(self, x: TensorType) -> Types:
         if self.rounding not in ROUNDINGS:
             raise ArgumentError(
                 f"{self.name}: rounding '{self.rounding}' is not known (allowed: {', '.join(ROUNDINGS)})"
@@ -106,26 +99,11 @@ class AveragePool(WindowPool):
             return [axis.padded_counts() for axis in axes]
         return [axis.counts() for axis in axes]
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
-        (result,) = self.infer(type_of(x))
-        first = wide(channels_first(x, self.channels_last))
-        divisors = self.divisors(x.shape)
-        y = np.empty(
-            (*first.shape[:2], *(len(column) for column in divisors)),
-            first.dtype if is_float(x.dtype) else np.int64,
-        )
-        for position, slices in self.walk(x.shape):
-            divisor = math.prod(column[o] for column, o in zip(divisors, position, strict=True))
-            here: tuple[Any, ...] = (..., *position)
-            with np.errstate(invalid="ignore", over="ignore"):
-                total = added(taps_of(first, slices).astype(y.dtype), (2,), self.accumulate)
-                y[here] = total / divisor if is_float(x.dtype) else divide(total, divisor, self.rounding)
-        return (fit(as_declared(y, self.channels_last), result.dtype),)
+    def combined(self, taps: Array, divisor: int) -> Array:
+        return mean(taps, divisor, self.rounding, self.accumulate)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        (x,), (y,) = self.arranged(inputs), self.infer(*inputs)
         if not self._divides_natively(x.dtype):
             return
         counts = tuple(self.divisors(x.shape))
@@ -169,13 +147,10 @@ def divide(total: Array, divisor: int, rounding: str) -> Array:
     return rounded
 
 
-def fit(y: Array, dtype: DType) -> Array:
-    """Round floats, clip integers to the type."""
-    if is_float(dtype):
-        return narrow(y, dtype)
-    limits = np.iinfo(dtype)
-    clipped: Array = np.clip(y, limits.min, limits.max).astype(dtype)
-    return clipped
+def mean(taps: Array, divisor: int, rounding: str, accumulate: str | None) -> Array:
+    """Sums of the last axis, divided."""
+    total = added(taps, (2,), accumulate)
+    return total / divisor if is_float(taps.dtype) else divide(total, divisor, rounding)
 
 
 def _samples(cls: type[AveragePool]) -> Iterator[Sample]:

@@ -17,16 +17,14 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, PLAIN, Array, TensorType
 from cenote.kernels.cost_model import stream_seconds
 from cenote.kernels.pool_variants.blur import OUTSIDE, blur_call, line_bytes
-from cenote.ops.base import Arrays, Box, Cost, Lowering, MapOp, Sample, Types
+from cenote.ops.base import Arrays, Box, Lowering, MapOp, Sample, Types
 from cenote.ops.pool.algorithms import TOLERANCES
 from cenote.ops.pool.window import (
     as_declared,
     channels_first,
     check_dtype,
     check_map,
-    only_input,
     spatial_of,
-    type_of,
     with_spatial,
 )
 from cenote.ops.values import narrow, seeded, wide
@@ -54,6 +52,7 @@ class BlurPool(MapOp):
     channels_last: bool = False
 
     name: ClassVar[str] = "blur_pool"
+    operands = ("x",)
 
     def geometry(self, shape: Sequence[int]) -> tuple[AxisWindow, ...]:
         """The windows along each axis; those at the borders read the border's elements."""
@@ -76,16 +75,13 @@ class BlurPool(MapOp):
         sizes = zip(spatial, window, stride, strict=True)
         return tuple(explicit_axis(n, k, s, 1, ((k - 1) // 2, k // 2), False, "always") for n, k, s in sizes)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = only_input(self.name, inputs)
+    def types(self, x: TensorType) -> Types:
         check_dtype(self.name, x.dtype, FLOATS)
         out = tuple(axis.out for axis in self.geometry(x.shape))
         return (TensorType(x.dtype, with_spatial(x.shape, out, self.channels_last)),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
-        (result,) = self.infer(type_of(x))
+    def compute(self, x: Array) -> Arrays:
+        (result,) = self.declared(x)
         axes = self.geometry(x.shape)
         first = wide(channels_first(x, self.channels_last))
         borders = [(0, 0), (0, 0), *((axis.begin, axis.end) for axis in axes)]
@@ -95,12 +91,11 @@ class BlurPool(MapOp):
             weight = math.prod(binomial(k)[t] for k, t in zip(self.window, tap, strict=True))
             stops = zip(tap, axes, strict=True)
             part = tuple(slice(t, t + (axis.out - 1) * axis.stride + 1, axis.stride) for t, axis in stops)
-            with np.errstate(invalid="ignore"):
-                total += weight * padded[(slice(None), slice(None), *part)]
+            total += weight * padded[(slice(None), slice(None), *part)]
         return (narrow(as_declared(total, self.channels_last), result.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        (x,), (y,) = self.arranged(inputs), self.infer(*inputs)
         axes = self.geometry(x.shape)
         if not x.size or not y.size or len(axes) > 2:
             return
@@ -122,14 +117,12 @@ class BlurPool(MapOp):
             return np.pad(inner, beside, constant_values=OUTSIDE)
         return np.pad(inner, beside, mode="reflect" if self.border == "reflect" else "edge")
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x = only_input(self.name, inputs)
-        (y,) = self.infer(x)
-        return Cost(2 * y.size * math.prod(self.window), x.nbytes + y.nbytes)
+    def operations(self, outputs: Types, x: TensorType) -> int:
+        return 2 * outputs[0].size * math.prod(self.window)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         """Windows at the borders also read what is mirrored there, which lies within their reach of the edge."""
-        x = only_input(self.name, inputs)
+        (x,) = self.arranged(inputs)
         ranges = list(box.ranges)
         for axis, windows in enumerate(self.geometry(x.shape), 1 if self.channels_last else 2):
             first, stop = ranges[axis]

@@ -17,7 +17,6 @@ from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import DRAWN_TAP, stream_seconds
 from cenote.kernels.pool_variants.fractional import fractional_call
 from cenote.ops.base import Arrays, Check, Lowering, MapOp, Sample, Types
-from cenote.ops.checks import require
 from cenote.ops.pool.window import (
     ORDERED,
     as_declared,
@@ -62,11 +61,9 @@ class FractionalMaxPool(MapOp):
     channels_last: bool = False
 
     name: ClassVar[str] = "fractional_max_pool"
+    operands = ("x", "samples")
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if len(inputs) != 2:
-            raise ShapeError(f"{self.name}: takes the input and samples, got {len(inputs)} inputs")
-        x, samples = require(self.name, inputs[0], "x"), require(self.name, inputs[1], "samples")
+    def types(self, x: TensorType, samples: TensorType) -> Types:
         check_dtype(self.name, x.dtype, ORDERED)
         rank = len(self.window)
         check_map(self.name, x.shape, rank)
@@ -87,11 +84,8 @@ class FractionalMaxPool(MapOp):
         y = TensorType(x.dtype, with_spatial(x.shape, self.output, self.channels_last))
         return (y, TensorType(INT64, y.shape)) if self.return_indices else (y,)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        x, samples = inputs
-        assert x is not None
-        assert samples is not None
-        self.infer(*(TensorType.of(value.dtype, value.shape) for value in (x, samples)))
+    def compute(self, x: Array, samples: Array) -> Arrays:
+        self.declared(x, samples)
         if not ((samples >= 0) & (samples <= 1)).all():
             raise _outside(self.name)
         first = channels_first(x, self.channels_last)
@@ -113,7 +107,7 @@ class FractionalMaxPool(MapOp):
         return tuple(as_declared(y, self.channels_last) for y in results)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, samples = (require(self.name, value, "input") for value in inputs)
+        x, samples = self.arranged(inputs)
         y, *places = self.infer(x, samples)
         if not x.size or samples.dtype not in (FLOAT32, FLOAT64):
             return

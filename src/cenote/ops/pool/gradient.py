@@ -15,8 +15,7 @@ import numpy as np
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOATS, INT64, PLAIN, Array, TensorType
-from cenote.ops.base import Arrays, Cost, Lowering, MapOp, Op, Sample, Types
-from cenote.ops.checks import require
+from cenote.ops.base import Arrays, Lowering, MapOp, Op, Sample, Types
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.gradient_lowerings import gradient_lowerings
@@ -33,6 +32,7 @@ from cenote.ops.pool.window import (
     as_declared,
     channels_first,
     check_dtype,
+    check_rules,
     extremum,
     taps_of,
 )
@@ -147,41 +147,35 @@ class PoolGradient(Op):
     forward: Op
 
     name: ClassVar[str] = "pool_gradient"
+    operands = ("grad_output", "input")
 
     def in_channels_last(self) -> Op | None:
         """As the operator whose gradient it is."""
         forward = self.forward.in_channels_last()
         return None if forward is None else replace(self, forward=forward)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if len(inputs) != 2:
-            raise ShapeError(f"{self.name}: takes grad_output and the input, got {len(inputs)} inputs")
-        grad, x = require(self.name, inputs[0], "grad_output"), require(self.name, inputs[1], "input")
+    def types(self, grad: TensorType, x: TensorType) -> Types:
         if type(self.forward) not in _SLOPES:
             raise UnsupportedError(f"{self.name}: {self.forward.name} has no gradient here")
         check_gradient(self.forward.name, grad, self.forward.infer(x)[0])
         return (TensorType(x.dtype, x.shape),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        grad, x = inputs
-        assert grad is not None
-        assert x is not None
-        self.infer(TensorType.of(grad.dtype, grad.shape), TensorType.of(x.dtype, x.shape))
+    def compute(self, grad: Array, x: Array) -> Arrays:
+        self.declared(grad, x)
         op: Any = self.forward
         first, above = (wide(channels_first(value, op.channels_last)) for value in (x, grad))
         below = np.zeros(first.shape)
-        for position, slices in _walk(op, x.shape):
-            with np.errstate(all="ignore"):
-                slopes = _SLOPES[type(op)](op, taps_of(first, slices), position, x.shape)
-                here: tuple[Any, ...] = (..., *position)
-                # A tap without influence gets none of an infinite or NaN gradient.
-                part = np.where(slopes == 0, 0.0, above[here][..., None] * slopes)
+        for position, slices in op.walk(x.shape):
+            slopes = _SLOPES[type(op)](op, taps_of(first, slices), position, x.shape)
+            here: tuple[Any, ...] = (..., *position)
+            # A tap without influence gets none of an infinite or NaN gradient.
+            part = np.where(slopes == 0, 0.0, above[here][..., None] * slopes)
             window: tuple[Any, ...] = (..., *slices)
             below[window] += part.reshape(below[window].shape)
         return (narrow(as_declared(below, op.channels_last), x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        grad, x = require(self.name, inputs[0], "grad_output"), require(self.name, inputs[1], "input")
+        grad, x = self.arranged(inputs)
         yield from gradient_lowerings(self.forward, grad, x, target)
 
     @classmethod
@@ -209,18 +203,9 @@ class PoolGradient(Op):
             (y, *_) = op.infer(TensorType.of(x.dtype, x.shape))
             yield Sample(cls(op), (seeded(y.shape, 1), x), f"{cls.name} of {op.name}")
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+    def operations(self, outputs: Types, grad: TensorType, x: TensorType) -> int:
         """Twice the pool's."""
-        grad, x = require(self.name, inputs[0], "grad_output"), require(self.name, inputs[1], "input")
-        return Cost(2 * self.forward.cost([x]).operations, grad.nbytes + 2 * x.nbytes)
-
-
-def _walk(op: Any, shape: tuple[int, ...]) -> Any:
-    """Output positions with their windows; a global pool has one, the whole map."""
-    if hasattr(op, "walk"):
-        return op.walk(shape)
-    axes = len(shape) - 2
-    return [((0,) * axes, (slice(None),) * axes)]
+        return 2 * self.forward.cost([x]).operations
 
 
 @dataclass(frozen=True)
@@ -235,13 +220,10 @@ class IndexGradient(MapOp):
     channels_last: bool = False
 
     name: ClassVar[str] = "index_gradient"
+    operands = ("grad_output", "indices", "input?")
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if not 2 <= len(inputs) <= 3 or self.index not in INDEX_RULES:
-            raise ShapeError(
-                f"{self.name}: takes grad_output and indices by a known rule, got {len(inputs)} inputs"
-            )
-        grad, indices = require(self.name, inputs[0], "grad_output"), require(self.name, inputs[1], "indices")
+    def types(self, grad: TensorType, indices: TensorType, x: TensorType | None) -> Types:
+        check_rules(self.name, self.index, "propagate")
         check_dtype(self.name, grad.dtype, FLOATS)
         if indices.dtype != INT64:
             raise DTypeError(f"{self.name}: indices must be int64, got {indices.dtype}")
@@ -253,11 +235,8 @@ class IndexGradient(MapOp):
         shape = (grad.shape[0], *self.spatial, grad.shape[-1]) if last else (*grad.shape[:2], *self.spatial)
         return (TensorType(grad.dtype, shape),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        grad, indices = inputs[:2]
-        assert grad is not None
-        assert indices is not None
-        self.infer(TensorType.of(grad.dtype, grad.shape), TensorType.of(indices.dtype, indices.shape))
+    def compute(self, grad: Array, indices: Array, x: Array | None) -> Arrays:
+        self.declared(grad, indices)
         above, places = (channels_first(value, self.channels_last) for value in (grad, indices))
         shape = (*above.shape[:2], *self.spatial)
         plane = within_plane(places, shape, self.index)

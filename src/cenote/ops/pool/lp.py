@@ -13,10 +13,10 @@ from cenote.core.errors import ArgumentError
 from cenote.core.options import ACCUMULATIONS
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
-from cenote.core.types import BFLOAT16, FLOATS, Array, TensorType
+from cenote.core.types import BFLOAT16, Array, TensorType
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM, SUM
 from cenote.kernels.pool.whole_map import Reduce
-from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types
+from cenote.ops.base import Decoder, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import check_accumulate
 from cenote.ops.pool.algorithms import Pool, window_lowerings
 from cenote.ops.pool.map_lowerings import summed_map_lowerings, whole_map_lowerings
@@ -24,16 +24,9 @@ from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.power_lowerings import inner_sum, multiplied, power_lowerings
 from cenote.ops.pool.whole_map import GlobalPool, accumulated_samples
 from cenote.ops.pool.window import (
-    DType,
     WindowPool,
-    as_declared,
-    channels_first,
-    check_dtype,
-    only_input,
-    taps_of,
-    type_of,
 )
-from cenote.ops.values import added, narrow, seeded, wide
+from cenote.ops.values import added, seeded
 
 
 def decode_lp_pool(node: Imported) -> Op:
@@ -76,36 +69,24 @@ class LpPool(WindowPool):
     accumulate: str | None = None
 
     name: ClassVar[str] = "lp_pool"
-    dtypes: ClassVar[frozenset[DType]] = FLOATS
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"LpPool": decode_lp_pool}
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = only_input(self.name, inputs)
+    def types(self, x: TensorType) -> Types:
         check_p(self.name, self.p)
         check_accumulate(self.name, self.accumulate, x.dtype)
         return (self.pooled(x),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
-        (result,) = self.infer(type_of(x))
-        first = wide(channels_first(x, self.channels_last))
-        axes = self.geometry(x.shape)
-        y = np.empty((*first.shape[:2], *(axis.out for axis in axes)), np.float64)
-        for position, slices in self.walk(x.shape):
-            here: tuple[Any, ...] = (..., *position)
-            taps = taps_of(first, slices)
-            if self.signed_powers and math.isfinite(self.p):
-                counts = (axis.padded_count(o) for axis, o in zip(axes, position, strict=True))
-                y[here] = signed_norm(
-                    taps, self.p, math.prod(self.window) / math.prod(counts), self.accumulate
-                )
-            else:
-                y[here] = norm(taps, self.p, self.accumulate)
-        return (narrow(as_declared(y, self.channels_last), result.dtype),)
+    def divisors(self, shape: tuple[int, ...]) -> Sequence[Sequence[int]]:
+        """The elements of a window, those that only ceil_mode adds left out."""
+        return [axis.padded_counts() for axis in self.geometry(shape)]
+
+    def combined(self, taps: Array, divisor: int) -> Array:
+        if self.signed_powers and math.isfinite(self.p):
+            return signed_norm(taps, self.p, math.prod(self.window) / divisor, self.accumulate)
+        return norm(taps, self.p, self.accumulate)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        (x,), (y,) = self.arranged(inputs), self.infer(*inputs)
         axes = self.geometry(x.shape)
         overhang = tuple(axis.padded_shares() for axis in axes)
         pool = windowed_norm(axes, self.p, self.channels_last, self.signed_powers, overhang)
@@ -136,18 +117,17 @@ class GlobalLpPool(GlobalPool):
     name: ClassVar[str] = "global_lp_pool"
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"GlobalLpPool": decode_global_lp_pool}
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = only_input(self.name, inputs)
+    def types(self, x: TensorType) -> Types:
         check_p(self.name, self.p)
-        check_dtype(self.name, x.dtype, FLOATS)
+        y = self.pooled(x)
         check_accumulate(self.name, self.accumulate, x.dtype)
-        return (self.reduced(x),)
+        return (y,)
 
-    def reduce(self, planes: Array) -> Array:
-        return norm(wide(planes), self.p, self.accumulate)
+    def combined(self, taps: Array, divisor: int) -> Array:
+        return norm(taps, self.p, self.accumulate)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        (x,), (y,) = self.arranged(inputs), self.infer(*inputs)
         reduce = global_norm(x.dtype, self.p)
         if self.accumulate is not None and self.p in (1.0, 2.0):
             kind = "l1" if self.p == 1.0 else "l2"

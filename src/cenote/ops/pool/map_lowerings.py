@@ -1,4 +1,4 @@
-"""Native ways to pool ranges of the input, and whole maps."""
+"""Native ways to pool ranges of the input, whole maps, and windows whose elements are looked at together."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
-from cenote.core.types import PLAIN, Layout, TensorType
+from cenote.core.types import FLOATS, PLAIN, Layout, TensorType
 from cenote.kernels.base import Call, View
-from cenote.kernels.cost_model import stream_seconds
+from cenote.kernels.cost_model import WHOLE_WINDOW_TAP, stream_seconds
 from cenote.kernels.pool.adaptive_argmax import search_call
 from cenote.kernels.pool.common import SUM
 from cenote.kernels.pool.problem import Bounds, PoolProblem, Scale
 from cenote.kernels.pool.whole_map import Maps, Reduce, partials, whole_maps
+from cenote.kernels.pool_variants.median import MOST_TAPS, PoolMedian
+from cenote.kernels.pool_variants.whole_window import MOST_COLUMNS, WholeWindowSpec, band_rows, window_call
 from cenote.kernels.reduction.axes import ReduceAxis
 from cenote.kernels.reduction.launches import partial_totals, pieces_of, reduce_calls
 from cenote.ops.base import Lowering
 from cenote.ops.pool.algorithms import (
+    TOLERANCES,
     Pool,
     _may_overflow,
     algorithm_lowerings,
@@ -170,3 +173,36 @@ def maps_of(x: View, y: View, channels_last: bool) -> Maps:
     channels = x.blocks if x.layout.is_blocked else 1 if channels_last else x.shape[1]
     outer = [(view.strides[0], 0 if channels_last else view.strides[1]) for view in (x, y)]
     return Maps(x.shape[0], channels, outer[0], outer[1], length, (runs, between, slices, apart), step)
+
+
+# ---- windows whose elements are looked at together ---------------------------------------------------------------
+
+MOST_STRIDE = 8  # of plain columns, whose vectors are shuffled together
+
+
+def whole_window_lowerings(
+    name: str,
+    kind: type[WholeWindowSpec],
+    axes: Sequence[AxisWindow],
+    x: TensorType,
+    y: TensorType,
+    target: Target,
+    channels_last: bool,
+) -> Iterator[Lowering]:
+    """Windows over one or two axes that are small enough to be unrolled; others are left to the reference."""
+    if not x.size or not y.size or len(axes) > 2 or x.dtype not in FLOATS:
+        return
+    rows, columns = (AxisWindow(1, 1, out=1), *axes)[-2:]
+    taps = math.prod(axis.window for axis in axes)
+    is_median = kind is PoolMedian
+    if taps > MOST_TAPS if is_median else columns.window > MOST_COLUMNS or rows.window > 1 << 16:
+        return
+    if not channels_last and columns.stride > MOST_STRIDE:
+        return
+    if not band_rows(rows, columns, x.shape[-1] if channels_last else 1, max(4, x.dtype.itemsize)):
+        return
+    seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * taps * WHOLE_WINDOW_TAP
+    exact = is_median and x.dtype.itemsize >= 4
+    error = 0.0 if exact else TOLERANCES[x.dtype.name]
+    call = partial(window_call, kind, axes, target=target, channels_last=channels_last)
+    yield Lowering.of_call(name, (PLAIN,), (PLAIN,), call, seconds, error)

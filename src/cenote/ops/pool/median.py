@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.target import Target
-from cenote.core.types import BFLOAT16, Array, TensorType, is_float
+from cenote.core.types import BFLOAT16, Array, TensorType
 from cenote.kernels.pool_variants.median import PoolMedian
-from cenote.ops.base import Arrays, Lowering, Sample
-from cenote.ops.pool.average import fit
-from cenote.ops.pool.whole_window_lowerings import whole_window_lowerings
-from cenote.ops.pool.window import (
-    NUMBERS,
-    DType,
-    WindowPool,
-    as_declared,
-    channels_first,
-    only_input,
-    special,
-    taps_of,
-    type_of,
-)
-from cenote.ops.values import seeded, wide
+from cenote.ops.base import Lowering, Sample
+from cenote.ops.pool.map_lowerings import whole_window_lowerings
+from cenote.ops.pool.window import NUMBERS, DType, WindowPool
+from cenote.ops.values import seeded, special
 
 
 @dataclass(frozen=True)
@@ -39,20 +28,11 @@ class MedianPool(WindowPool):
     name: ClassVar[str] = "median_pool"
     dtypes: ClassVar[frozenset[DType]] = NUMBERS
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
-        (result,) = self.infer(type_of(x))
-        first = wide(channels_first(x, self.channels_last))
-        kind = np.float64 if is_float(x.dtype) else np.int64
-        y = np.empty((*first.shape[:2], *(axis.out for axis in self.geometry(x.shape))), kind)
-        for position, slices in self.walk(x.shape):
-            here: tuple[Any, ...] = (..., *position)
-            y[here] = middle(np.sort(taps_of(first, slices).astype(kind), -1))
-        return (fit(as_declared(y, self.channels_last), result.dtype),)
+    def combined(self, taps: Array, divisor: int) -> Array:
+        return middle(np.sort(taps, -1))
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        (x,), (y,) = self.arranged(inputs), self.infer(*inputs)
         yield from whole_window_lowerings(
             "median of windows", PoolMedian, self.geometry(x.shape), x, y, target, self.channels_last
         )

@@ -12,7 +12,7 @@ from cenote.core.errors import ArgumentError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, MapOp, Sample, Types
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
-from cenote.ops.pool.window import channels_first, only_input
+from cenote.ops.pool.window import channels_first
 from cenote.ops.values import seeded
 
 
@@ -30,6 +30,7 @@ class SpatialPyramidPool(MapOp):
     rounding: str = "even"
 
     name: ClassVar[str] = "spatial_pyramid_pool"
+    operands = ("x",)
 
     def pools(self) -> list[AdaptiveMaxPool | AdaptiveAveragePool]:
         """The pool of each level."""
@@ -42,17 +43,14 @@ class SpatialPyramidPool(MapOp):
             return [AdaptiveMaxPool(size, self.channels_last, nan=self.nan) for size in sizes]
         return [AdaptiveAveragePool(size, self.channels_last, self.rounding) for size in sizes]
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = only_input(self.name, inputs)
+    def types(self, x: TensorType) -> Types:
         for pool in self.pools():
             pool.infer(x)
         channels = x.shape[-1] if self.channels_last else x.shape[1]
         return (TensorType(x.dtype, (x.shape[0], channels * sum(level**self.axes for level in self.levels))),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
-        (result,) = self.infer(TensorType.of(x.dtype, x.shape))
+    def compute(self, x: Array) -> Arrays:
+        (result,) = self.declared(x)
         parts = [channels_first(pool.reference(x)[0], self.channels_last) for pool in self.pools()]
         rows = [part.reshape(len(part), -1 if part.size else 0) for part in parts]
         return (np.concatenate(rows, 1).reshape(result.shape),)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cenote.core.errors import ShapeError, UnsupportedError
+from cenote.core.errors import UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
@@ -170,27 +170,22 @@ class SparseGradient(Op):
     forward: Op
 
     name: ClassVar[str] = "sparse_gradient"
+    operands = ("grad_output", "inputs*")
 
     def in_channels_last(self) -> Op | None:
         """As the operator whose gradient it is."""
         forward = self.forward.in_channels_last()
         return None if forward is None else replace(self, forward=forward)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if len(inputs) < 2:
-            raise ShapeError(
-                f"{self.name}: takes grad_output and the operator's inputs, got {len(inputs)} inputs"
-            )
+    def types(self, grad: TensorType, *inputs: TensorType) -> Types:
         if type(self.forward) not in _GRADIENTS:
             raise UnsupportedError(f"{self.name}: {self.forward.name} has no gradient here")
-        grad, x = require(self.name, inputs[0], "grad_output"), require(self.name, inputs[1], "input")
-        check_gradient(self.forward.name, grad, self.forward.infer(*inputs[1:])[0])
-        return (TensorType(x.dtype, x.shape),)
+        check_gradient(self.forward.name, grad, self.forward.infer(*inputs)[0])
+        return (TensorType(inputs[0].dtype, inputs[0].shape),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        arrays = tuple(value for value in inputs if value is not None)
-        (result,) = self.infer(*(TensorType.of(value.dtype, value.shape) for value in arrays))
-        return (narrow(_GRADIENTS[type(self.forward)](self.forward, arrays[0], arrays[1:]), result.dtype),)
+    def compute(self, grad: Array, *inputs: Array) -> Arrays:
+        (result,) = self.declared(grad, *inputs)
+        return (narrow(_GRADIENTS[type(self.forward)](self.forward, grad, inputs), result.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         if isinstance(self.forward, MaxUnpool) and len(inputs) == 3:

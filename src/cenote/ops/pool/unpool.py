@@ -16,7 +16,6 @@ from cenote.core.types import INT64, Array, TensorType
 from cenote.ops.base import (
     Arrays,
     Box,
-    Cost,
     Decoder,
     Imported,
     Lowering,
@@ -26,7 +25,6 @@ from cenote.ops.base import (
     Types,
     ValueNeeded,
 )
-from cenote.ops.checks import require
 from cenote.ops.pool.index_lowerings import outside, scatter_lowerings
 from cenote.ops.pool.onnx_attributes import window_attributes
 from cenote.ops.pool.window import (
@@ -76,6 +74,7 @@ class MaxUnpool(MapOp):
     inverts: bool = False
 
     name: ClassVar[str] = "max_unpool"
+    operands = ("x", "indices", "output_shape?")
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"MaxUnpool": decode_max_unpool}
 
     def default_size(self, spatial: Sequence[int]) -> tuple[int, ...]:
@@ -112,10 +111,7 @@ class MaxUnpool(MapOp):
         fits = all(1 <= small <= big for big, small in zip(wanted[2:], counted, strict=True))
         return (wanted if self.inverts or not fits else (*x.shape[:2], *counted))[2:], wanted[2:]
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if not 2 <= len(inputs) <= 3:
-            raise ShapeError(f"max_unpool: takes x, indices and an optional output_shape, got {len(inputs)}")
-        x, indices = require("max_unpool", inputs[0], "x"), require("max_unpool", inputs[1], "indices")
+    def types(self, x: TensorType, indices: TensorType, shape: TensorType | None) -> Types:
         check_dtype("max_unpool", x.dtype, NUMBERS)
         if self.index not in INDEX_RULES:
             raise ArgumentError(
@@ -129,16 +125,12 @@ class MaxUnpool(MapOp):
             )
         if x.rank < 3 or 0 in x.shape[2:]:
             raise ShapeError(f"max_unpool: needs (N, C, *spatial) with a spatial part, got {list(x.shape)}")
-        _, output = self.sizes(x, inputs[2] if len(inputs) > 2 else None)
+        _, output = self.sizes(x, shape)
         return (TensorType(x.dtype, with_spatial(x.shape, output, self.channels_last)),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        x, indices = inputs[0], inputs[1]
-        assert x is not None
-        assert indices is not None
-        types = [None if value is None else TensorType.known(value) for value in inputs]
-        (result,) = self.infer(*types)
-        counted, _ = self.sizes(TensorType.of(x.dtype, x.shape), types[2] if len(types) > 2 else None)
+    def compute(self, x: Array, indices: Array, shape: Array | None) -> Arrays:
+        (result,) = self.declared(x, indices, shape)
+        counted, _ = self.sizes(TensorType.known(x), None if shape is None else TensorType.known(shape))
         values, places = (channels_first(value, self.channels_last) for value in (x, indices))
         size = math.prod(counted)
         plane = within_plane(places, (*values.shape[:2], *counted), self.index)
@@ -155,16 +147,14 @@ class MaxUnpool(MapOp):
         return (as_declared(whole, self.channels_last),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (y,) = require(self.name, inputs[0], "x"), self.infer(*inputs)
-        counted, _ = self.sizes(x, inputs[2] if len(inputs) > 2 else None)
+        (x, _, shape), (y,) = self.arranged(inputs), self.infer(*inputs)
+        counted, _ = self.sizes(x, shape)
         yield from scatter_lowerings(
             inputs, y, counted, self.index, target, adds=False, channels_last=self.channels_last, rest=None
         )
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x, indices = require(self.name, inputs[0], "x"), require(self.name, inputs[1], "indices")
-        (y,) = self.infer(*inputs)
-        return Cost(x.size, x.nbytes + indices.nbytes + y.nbytes)
+    def operations(self, outputs: Types, x: TensorType, *others: TensorType | None) -> int:
+        return x.size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         """Indices may point anywhere in their plane: the spatial axes are needed whole."""

@@ -12,47 +12,20 @@ import numpy as np
 from cenote.core import limits
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
-from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType
+from cenote.core.types import BFLOAT16, INT64, Array, TensorType
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM
 from cenote.kernels.pool_variants.soft_pool import PoolSoft
 from cenote.ops.base import Arrays, Lowering, Sample, Types
+from cenote.ops.pool.map_lowerings import whole_window_lowerings
 from cenote.ops.pool.power_lowerings import inner_sum, power_lowerings
-from cenote.ops.pool.whole_window_lowerings import whole_window_lowerings
-from cenote.ops.pool.window import (
-    DType,
-    WindowPool,
-    as_declared,
-    channels_first,
-    only_input,
-    special,
-    taps_of,
-    type_of,
-)
+from cenote.ops.pool.window import WindowPool, as_declared, channels_first, taps_of
 from cenote.ops.random.philox import counted
-from cenote.ops.values import narrow, seeded, wide
+from cenote.ops.values import narrow, seeded, special, wide
 
 
 @dataclass(frozen=True)
 class FloatWindowPool(WindowPool):
-    """Base: float pools whose output is a function of the real elements of each window."""
-
-    dtypes: ClassVar[frozenset[DType]] = FLOATS
-
-    def combine(self, taps: Array) -> Array:
-        """float64 elements (N, C, taps) of one window to values (N, C)."""
-        raise NotImplementedError(f"{type(self).__name__}.combine")
-
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
-        result = self.infer(type_of(x))[0]
-        first = wide(channels_first(x, self.channels_last))
-        y = np.empty((*first.shape[:2], *(axis.out for axis in self.geometry(x.shape))), np.float64)
-        for position, slices in self.walk(x.shape):
-            here: tuple[Any, ...] = (..., *position)
-            with np.errstate(all="ignore"):
-                y[here] = self.combine(taps_of(first, slices))
-        return (narrow(as_declared(y, self.channels_last), result.dtype),)
+    """Base of pools of floats: their samples."""
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -81,14 +54,14 @@ class SoftPool(FloatWindowPool):
 
     name: ClassVar[str] = "soft_pool"
 
-    def combine(self, taps: Array) -> Array:
+    def combined(self, taps: Array, divisor: int) -> Array:
         top = taps.max(-1, keepdims=True)
         weights = np.where(taps == top, 1.0, np.exp(taps - top))
         total: Array = np.where(weights == 0, 0.0, weights * taps).sum(-1) / weights.sum(-1)
         return total
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        (x,), (y,) = self.arranged(inputs), self.infer(*inputs)
         yield from whole_window_lowerings(
             "soft of windows", PoolSoft, self.geometry(x.shape), x, y, target, self.channels_last
         )
@@ -106,14 +79,14 @@ class GemPool(FloatWindowPool):
 
     name: ClassVar[str] = "gem_pool"
 
-    def infer(self, *inputs: TensorType | None) -> Types:
+    def types(self, x: TensorType) -> Types:
         if self.p == 0 or math.isnan(self.p):
             raise ArgumentError(f"gem_pool: p must be a number other than 0, got {self.p}")
         if not self.eps > 0:
             raise ArgumentError(f"gem_pool: eps must be positive, got {self.eps}")
-        return super().infer(*inputs)
+        return super().types(x)
 
-    def combine(self, taps: Array) -> Array:
+    def combined(self, taps: Array, divisor: int) -> Array:
         size = np.maximum(taps, self.eps)
         if math.isinf(self.p):
             extreme: Array = size.max(-1) if self.p > 0 else size.min(-1)
@@ -122,7 +95,7 @@ class GemPool(FloatWindowPool):
         return mean
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        (x,), (y,) = self.arranged(inputs), self.infer(*inputs)
         if not x.size or not y.size:
             return
         axes = self.geometry(x.shape)
@@ -152,19 +125,16 @@ class StochasticPool(WindowPool):
     return_indices: bool = False
 
     name: ClassVar[str] = "stochastic_pool"
-    dtypes: ClassVar[frozenset[DType]] = FLOATS
 
-    def infer(self, *inputs: TensorType | None) -> Types:
+    def types(self, x: TensorType) -> Types:
         limits.within(self.name, "seed", self.seed, 0, limits.LARGEST_SEED)
         if self.expected and self.return_indices:
             raise ArgumentError("stochastic_pool: return_indices needs training=True; a mean has no index")
-        y = self.pooled(only_input(self.name, inputs))
+        y = self.pooled(x)
         return (y, TensorType(INT64, y.shape)) if self.return_indices else (y,)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
-        self.infer(type_of(x))
+    def compute(self, x: Array) -> Arrays:
+        self.declared(x)
         first = channels_first(x, self.channels_last)
         out = tuple(axis.out for axis in self.geometry(x.shape))
         y = np.empty((*first.shape[:2], *out), np.float64)

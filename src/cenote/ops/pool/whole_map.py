@@ -15,29 +15,25 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, SUM
 from cenote.kernels.pool.whole_map import Reduce
-from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, MapOp, Op, Sample, Types
+from cenote.ops.base import Box, Decoder, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import check_accumulate
-from cenote.ops.pool.average import divide, fit
+from cenote.ops.pool.average import mean
 from cenote.ops.pool.map_lowerings import range_lowerings, summed_map_lowerings, whole_map_lowerings
 from cenote.ops.pool.window import (
     NUMBERS,
-    ORDERED,
-    channels_first,
+    DType,
+    ExtremePool,
+    TapPool,
+    Windows,
     check_dtype,
-    check_rules,
-    extremum,
-    lowest_where_nan,
-    only_input,
     spatial_of,
-    special,
-    type_of,
     with_spatial,
 )
-from cenote.ops.values import added, seeded, wide
+from cenote.ops.values import seeded, special
 
 
 @dataclass(frozen=True)
-class GlobalPool(MapOp):
+class GlobalPool(TapPool):
     """Base of the pools that reduce x (N, C, *spatial), of one or more spatial axes, to (N, C, 1, ...).
 
     With `channels_last` x is (N, *spatial, C) and the result (N, 1, ..., C).
@@ -45,8 +41,8 @@ class GlobalPool(MapOp):
 
     channels_last: bool = False
 
-    def reduced(self, x: TensorType) -> TensorType:
-        """Type of the result; ShapeError unless there is something to reduce."""
+    def pooled(self, x: TensorType) -> TensorType:
+        check_dtype(self.name, x.dtype, self.dtypes)
         if x.rank < 3:
             raise ShapeError(
                 f"{self.name}: needs batch, channels and at least one spatial axis, got {list(x.shape)}"
@@ -56,27 +52,15 @@ class GlobalPool(MapOp):
             raise ShapeError(f"{self.name}: a spatial axis of the input is empty, got {list(x.shape)}")
         return TensorType(x.dtype, with_spatial(x.shape, (1,) * len(spatial), self.channels_last))
 
-    def reduce(self, planes: Array) -> Array:
-        """The values of planes (N, C, elements) as (N, C)."""
-        raise NotImplementedError(f"{type(self).__name__}.reduce")
+    def walk(self, shape: Sequence[int]) -> Windows:
+        axes = len(shape) - 2
+        yield (0,) * axes, (slice(None),) * axes
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
-        result = self.infer(type_of(x))[0]
-        first = channels_first(x, self.channels_last)
-        elements = int(np.prod(first.shape[2:]))
-        if not x.size:
-            return (np.empty(result.shape, result.dtype),)
-        values = self.reduce(first.reshape(*first.shape[:2], elements))
-        return (fit(values.reshape(result.shape), result.dtype),)
-
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x = only_input(self.name, inputs)
-        return Cost(x.size, x.nbytes + self.infer(x)[0].nbytes)
+    def operations(self, outputs: Types, x: TensorType) -> int:
+        return x.size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
-        x = only_input(self.name, inputs)
+        (x,) = self.arranged(inputs)
         ranges = list(box.ranges)
         spatial = range(1, x.rank - 1) if self.channels_last else range(2, x.rank)
         for axis in spatial:
@@ -101,7 +85,7 @@ def decode_global_average_pool(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class GlobalMaxPool(GlobalPool):
+class GlobalMaxPool(ExtremePool, GlobalPool):
     """Largest value over all spatial axes of x (N, C, *spatial); `nan` as in MaxPool."""
 
     nan: str = "propagate"
@@ -109,19 +93,8 @@ class GlobalMaxPool(GlobalPool):
     name: ClassVar[str] = "global_max_pool"
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"GlobalMaxPool": decode_global_max_pool}
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = only_input(self.name, inputs)
-        check_rules(self.name, "plane", self.nan)
-        check_dtype(self.name, x.dtype, ORDERED)
-        return (self.reduced(x),)
-
-    def reduce(self, planes: Array) -> Array:
-        winner = extremum(planes, nan=self.nan)
-        values: Array = np.take_along_axis(planes, winner[..., None], -1)[..., 0]
-        return lowest_where_nan(values) if self.nan == "ignore" else values
-
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        (x,), (y,) = self.arranged(inputs), self.infer(*inputs)
         reduce = Reduce(MAXIMUM, x.dtype, nan=self.nan)
         yield from whole_map_lowerings(reduce, x, y, target, self.channels_last)
 
@@ -145,23 +118,19 @@ class GlobalAveragePool(GlobalPool):
     accumulate: str | None = None
 
     name: ClassVar[str] = "global_average_pool"
+    dtypes: ClassVar[frozenset[DType]] = NUMBERS
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"GlobalAveragePool": decode_global_average_pool}
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = only_input(self.name, inputs)
-        check_dtype(self.name, x.dtype, NUMBERS)
+    def types(self, x: TensorType) -> Types:
+        y = self.pooled(x)
         check_accumulate(self.name, self.accumulate, x.dtype)
-        return (self.reduced(x),)
+        return (y,)
 
-    def reduce(self, planes: Array) -> Array:
-        with np.errstate(invalid="ignore", over="ignore"):
-            if is_float(planes.dtype):
-                mean: Array = added(wide(planes), (2,), self.accumulate) / planes.shape[-1]
-                return mean
-            return divide(planes.sum(-1, dtype=np.int64), planes.shape[-1], self.rounding)
+    def combined(self, taps: Array, divisor: int) -> Array:
+        return mean(taps, taps.shape[-1], self.rounding, self.accumulate)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        (x,), (y,) = self.arranged(inputs), self.infer(*inputs)
         spatial = spatial_of(x.shape, self.channels_last)
         if self.accumulate is not None:
             yield from summed_map_lowerings("mean", self.accumulate, x, y, target, self.channels_last)

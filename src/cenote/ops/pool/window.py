@@ -15,11 +15,11 @@ from cenote.core.pool_geometry import AxisWindow, Pairs, axis_windows, refuse_em
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM
-from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, MapOp, Op, Sample, Types
-from cenote.ops.checks import require
+from cenote.ops.base import Arrays, Box, Decoder, Imported, Lowering, MapOp, Op, Sample, Types
 from cenote.ops.pool.algorithms import Pool, window_lowerings
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
-from cenote.ops.values import seeded
+from cenote.ops.pool.window_samples import window_samples
+from cenote.ops.values import narrow, wide
 
 DType = np.dtype[Any]
 
@@ -30,8 +30,79 @@ NUMBERS: frozenset[DType] = FLOATS | INTEGERS
 Windows = Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]
 
 
+class TapPool(MapOp):
+    """Base of the pools of one input each of whose outputs is made of the elements of one window."""
+
+    dtypes: ClassVar[frozenset[DType]] = FLOATS
+    operands = ("x",)
+
+    def pooled(self, x: TensorType) -> TensorType:
+        """Type of the pooled values, after all checks."""
+        raise NotImplementedError(f"{type(self).__name__}.pooled")
+
+    def walk(self, shape: Sequence[int]) -> Windows:
+        """Every output position with the slices of its window, row-major."""
+        raise NotImplementedError(f"{type(self).__name__}.walk")
+
+    def divisors(self, shape: tuple[int, ...]) -> Sequence[Sequence[int]]:
+        """Per axis and output position, a factor of the number that `combined` gets with the elements."""
+        return ()
+
+    def combined(self, taps: Array, divisor: int) -> Array:
+        """Values (N, C) of the elements (N, C, taps) of a window, both float64 or int64."""
+        raise NotImplementedError(f"{type(self).__name__}.combined")
+
+    def types(self, x: TensorType) -> Types:
+        return (self.pooled(x),)
+
+    def compute(self, x: Array) -> Arrays:
+        result, divisors = self.declared(x)[0], self.divisors(x.shape)
+        first = channels_first(wide(x), self.channels_last)
+        first = first if is_float(x.dtype) else first.astype(INT64)
+        y = np.empty((*first.shape[:2], *spatial_of(result.shape, self.channels_last)), first.dtype)
+        for position, slices in self.walk(x.shape):
+            divisor = math.prod(column[o] for column, o in zip(divisors, position, strict=False))
+            here: tuple[Any, ...] = (..., *position)
+            y[here] = self.combined(taps_of(first, slices), divisor)
+        return (fit(as_declared(y, self.channels_last), result.dtype),)
+
+
+class ExtremePool(TapPool):
+    """Base of the pools that take the largest element of each window, or the smallest: see MaxPool."""
+
+    nan: str
+    return_indices: bool = False
+    index: str = "plane"
+
+    dtypes: ClassVar[frozenset[DType]] = ORDERED
+    largest: ClassVar[bool] = True
+
+    def types(self, x: TensorType) -> Types:
+        check_rules(self.name, self.index, self.nan)
+        y = self.pooled(x)
+        return (y, TensorType(INT64, y.shape)) if self.return_indices else (y,)
+
+    def compute(self, x: Array) -> Arrays:
+        shape, last = self.declared(x)[0].shape, self.channels_last
+        first = channels_first(x, last)
+        values = np.empty((*first.shape[:2], *spatial_of(shape, last)), x.dtype)
+        places = np.empty(values.shape, INT64)
+        plane = np.arange(math.prod(first.shape[2:])).reshape(first.shape[2:])
+        for position, slices in self.walk(x.shape):
+            taps = taps_of(first, slices)
+            winner = extremum(taps, self.largest, self.nan)
+            here: tuple[Any, ...] = (..., *position)
+            values[here] = np.take_along_axis(taps, winner[..., None], -1)[..., 0]
+            places[here] = plane[slices].ravel()[winner]
+        if self.nan == "ignore":
+            values = lowest_where_nan(values, self.largest)
+        if not self.return_indices:
+            return (as_declared(values, last),)
+        return as_declared(values, last), as_declared(convert_indices(places, first.shape, self.index), last)
+
+
 @dataclass(frozen=True)
-class WindowPool(MapOp):
+class WindowPool(TapPool):
     """Base of the pools that slide a window over 1 to 3 spatial axes of x (N, C, *spatial).
 
     window         taps per axis
@@ -53,8 +124,6 @@ class WindowPool(MapOp):
     ceil_mode: bool = False
     drop: str = "always"
     channels_last: bool = False
-
-    dtypes: ClassVar[frozenset[DType]] = FLOATS
 
     def geometry(self, shape: Sequence[int]) -> tuple[AxisWindow, ...]:
         """The windows along each spatial axis for an input of this shape; no window is empty.
@@ -82,18 +151,13 @@ class WindowPool(MapOp):
         out = tuple(axis.out for axis in self.geometry(x.shape))
         return TensorType(x.dtype, with_spatial(x.shape, out, self.channels_last))
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        return (self.pooled(only_input(self.name, inputs)),)
-
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        """One operation per tap: the plain algorithm."""
-        x = only_input(self.name, inputs)
-        outputs = self.infer(x)
+    def operations(self, outputs: Types, x: TensorType) -> int:
+        """One per tap: the plain algorithm."""
         taps = math.prod(min(axis.window, axis.size) for axis in self.geometry(x.shape))
-        return Cost(outputs[0].size * taps, x.nbytes + sum(y.nbytes for y in outputs))
+        return outputs[0].size * taps
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
-        x = only_input(self.name, inputs)
+        (x,) = self.arranged(inputs)
         first = 1 if self.channels_last else 2
         ranges = list(box.ranges)
         for axis, windows in enumerate(self.geometry(x.shape), first):
@@ -102,7 +166,7 @@ class WindowPool(MapOp):
 
     def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
         """The pool over a box: explicit padding, as its windows see it; indices count within the part's plane."""
-        x = only_input(self.name, inputs)
+        (x,) = self.arranged(inputs)
         ranges = box.ranges[1:-1] if self.channels_last else box.ranges[2:]
         axes = [windows.part(*bounds) for windows, bounds in zip(self.geometry(x.shape), ranges, strict=True)]
         return replace(
@@ -119,13 +183,6 @@ class WindowPool(MapOp):
         slices = [axis.slices() for axis in axes]
         for position in np.ndindex(*(axis.out for axis in axes)):
             yield position, tuple(column[o] for column, o in zip(slices, position, strict=True))
-
-
-def only_input(op: str, inputs: Sequence[TensorType | None]) -> TensorType:
-    """The single input x."""
-    if len(inputs) != 1:
-        raise ShapeError(f"{op}: takes one input, got {len(inputs)}")
-    return require(op, inputs[0], "x")
 
 
 def check_dtype(op: str, dtype: DType, allowed: frozenset[DType]) -> None:
@@ -172,10 +229,6 @@ def as_declared(y: Array, channels_last: bool) -> Array:
     return np.ascontiguousarray(np.moveaxis(y, 1, -1)) if channels_last else y
 
 
-def type_of(x: Array) -> TensorType:
-    return TensorType(x.dtype, x.shape)
-
-
 def taps_of(x: Array, slices: tuple[slice, ...]) -> Array:
     """The elements of one window as (N, C, taps), taps row-major; x is (N, C, *spatial)."""
     patch = x[(slice(None), slice(None), *slices)]
@@ -185,6 +238,15 @@ def taps_of(x: Array, slices: tuple[slice, ...]) -> Array:
 def comparable(x: Array) -> Array:
     """x in a type that NumPy orders well: bfloat16 as float32, others as they are."""
     return x.astype(np.float32) if x.dtype == BFLOAT16 else x
+
+
+def fit(y: Array, dtype: DType) -> Array:
+    """Round floats, clip integers to the type."""
+    if is_float(dtype):
+        return narrow(y, dtype)
+    limits = np.iinfo(dtype)
+    clipped: Array = np.clip(y, limits.min, limits.max).astype(dtype)
+    return clipped
 
 
 # ---- largest and smallest values -------------------------------------------------------------------------------------
@@ -212,7 +274,7 @@ def decode_max_pool(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class MaxPool(WindowPool):
+class MaxPool(ExtremePool, WindowPool):
     """Largest value of each window of x (N, C, *spatial); with `return_indices` also where it was (int64).
 
     `index` says what indices count, always in coordinates of the input without padding:
@@ -235,45 +297,13 @@ class MaxPool(WindowPool):
     nan: str = "propagate"
 
     name: ClassVar[str] = "max_pool"
-    dtypes: ClassVar[frozenset[DType]] = ORDERED
-    largest: ClassVar[bool] = True
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"MaxPool": decode_max_pool}
-
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = only_input(self.name, inputs)
-        check_rules(self.name, self.index, self.nan)
-        y = self.pooled(x)
-        return (y, TensorType(INT64, y.shape)) if self.return_indices else (y,)
 
     def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
         return replace(super().part(box, inputs), index="plane")  # type: ignore[type-var]
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
-        types = self.infer(type_of(x))
-        first = channels_first(x, self.channels_last)
-        out = tuple(axis.out for axis in self.geometry(x.shape))
-        values = np.empty((*first.shape[:2], *out), x.dtype)
-        places = np.empty(values.shape, INT64)
-        plane = np.arange(math.prod(first.shape[2:])).reshape(first.shape[2:])
-        for position, slices in self.walk(x.shape):
-            taps = taps_of(first, slices)
-            winner = extremum(taps, self.largest, self.nan)
-            here: tuple[Any, ...] = (..., *position)
-            values[here] = np.take_along_axis(taps, winner[..., None], -1)[..., 0]
-            places[here] = plane[slices].ravel()[winner]
-        if self.nan == "ignore":
-            values = lowest_where_nan(values, self.largest)
-        results = [values]
-        if self.return_indices:
-            results.append(convert_indices(places, first.shape, self.index))
-        return tuple(
-            as_declared(y, self.channels_last).astype(t.dtype) for y, t in zip(results, types, strict=True)
-        )
-
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
+        (x,), (y, *_) = self.arranged(inputs), self.infer(*inputs)
         index = self.index if self.return_indices else ""
         reduction = MAXIMUM if self.largest else MINIMUM
         pool = Pool(reduction, self.geometry(x.shape), self.channels_last, nan=self.nan, index=index)
@@ -281,7 +311,7 @@ class MaxPool(WindowPool):
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        yield from _samples(cls)
+        yield from window_samples(cls)
 
 
 @dataclass(frozen=True)
@@ -342,58 +372,3 @@ def convert_indices(plane: Array, shape: Sequence[int], rule: str) -> Array:
     base = (np.arange(images).reshape(-1, 1) * channels + np.arange(channels)) * size
     whole: Array = plane + base.reshape(images, channels, *(1,) * len(spatial))
     return whole
-
-
-def special(shape: Sequence[int], dtype: type = np.float32) -> Array:
-    """Noise with NaN, infinities and zeros of both signs sprinkled over it."""
-    x = seeded(shape, 5, dtype).ravel()
-    for offset, value in enumerate((np.nan, np.inf, -np.inf, 0.0, -0.0)):
-        x[offset::7] = value
-    return x.reshape(tuple(shape))
-
-
-def _samples(cls: type[MaxPool]) -> Iterator[Sample]:
-    one, two = ((1, 1), (1, 1)), (2, 2)
-    cases: list[tuple[str, MaxPool, Array]] = [
-        ("2x2 s2", cls(two, two), seeded((1, 16, 14, 14))),
-        ("3x3 s2 p1", cls((3, 3), two, one), seeded((2, 13, 11, 15))),
-        ("3x3 s2", cls((3, 3), two), seeded((1, 20, 13, 13))),
-        ("3x3 s2 ceil", cls((3, 3), two, ceil_mode=True), seeded((1, 9, 12, 14))),
-        ("ceil drops a window", cls((3, 3), (3, 3), one, ceil_mode=True), seeded((1, 3, 5, 5))),
-        ("5x5 s1 p2", cls((5, 5), (1, 1), ((2, 2), (2, 2))), seeded((1, 8, 9, 10))),
-        ("13x13 s1 p6", cls((13, 13), (1, 1), ((6, 6), (6, 6))), seeded((1, 5, 13, 13))),
-        ("31x17 s1", cls((31, 17), (1, 1), ((15, 15), (8, 8))), seeded((1, 2, 40, 33))),
-        ("stride > window", cls(two, (3, 4)), seeded((1, 8, 11, 13))),
-        ("window 1", cls((1, 1), two), seeded((1, 8, 7, 8))),
-        ("whole map", cls((7, 7)), seeded((2, 9, 7, 7))),
-        ("1x1 map", cls((1, 1)), seeded((1, 5, 1, 1))),
-        ("dilated", cls((3, 2), two, ((2, 1), (1, 0)), (2, 3)), seeded((1, 7, 12, 11))),
-        ("dilated by the stride", cls((2, 2), two, (), two), seeded((1, 5, 8, 11))),
-        ("begin and end pads", cls((3, 4), (1, 2), ((0, 2), (3, 1))), seeded((1, 6, 9, 10))),
-        ("same upper", cls((3, 2), two, auto_pad="SAME_UPPER"), seeded((1, 8, 9, 8))),
-        ("same lower", cls((3, 2), two, auto_pad="SAME_LOWER"), seeded((1, 8, 9, 8))),
-        ("1-D", cls((3,), (2,), ((1, 1),)), seeded((2, 10, 17))),
-        ("3-D", cls((3, 3, 3), (2, 2, 2), ((1, 1),) * 3), seeded((1, 9, 5, 8, 9))),
-        ("3-D, one apart", cls((3, 3, 3), (1, 1, 1), ((1, 1),) * 3), seeded((1, 3, 5, 8, 20))),
-        ("3-D 2x2x2", cls((2, 2, 2), (2, 2, 2)), seeded((1, 3, 4, 6, 7))),
-        ("channels last", cls((3, 3), two, one, channels_last=True), seeded((2, 11, 9, 13))),
-        ("channels last 2x2", cls(two, two, channels_last=True), seeded((1, 8, 10, 3))),
-        ("empty batch", cls(two, two), seeded((0, 4, 6, 6))),
-        ("special values", cls((3, 3), two, one), special((1, 9, 15, 17))),
-        ("special values, s1", cls((5, 3), (1, 1), ((2, 2), (1, 1))), special((1, 3, 16, 33))),
-        ("special values, ignored", cls((3, 3), two, one, nan="ignore"), special((1, 9, 15, 17))),
-        ("all -inf", cls(two, two), np.full((1, 8, 6, 6), -np.inf, np.float32)),
-        ("all NaN", cls(two, two, nan="ignore"), np.full((1, 8, 6, 6), np.nan, np.float32)),
-        ("all lowest", cls(two, two), np.full((1, 8, 6, 6), -128, np.int8)),
-    ]
-    others = (np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.int16, np.int32, np.int64, np.bool_)
-    for dtype in others:
-        cases.append(
-            (f"3x3 s2 p1 {np.dtype(dtype).name}", cls((3, 3), two, one), seeded((1, 9, 13, 18), 0, dtype))
-        )
-    for label, op, x in cases:
-        yield Sample(op, (x,), f"{op.name} {label}")
-        yield Sample(replace(op, return_indices=True), (x,), f"{op.name} {label}, indices")
-    for rule in ("tensor", "column", "nhwc"):
-        op = cls((2, 3, 2), (1, 2, 1), ((1, 0), (1, 1), (0, 1)), return_indices=True, index=rule)
-        yield Sample(op, (seeded((2, 3, 4, 5, 3)),), f"{op.name} {rule} indices")
