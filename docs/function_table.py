@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import cenote.functional as F
 # Title of each family, and the modules (below cenote.functional) whose functions it holds.
 FAMILIES = {
     "Arithmetic, comparisons, logic": ("elementwise.arithmetic", "elementwise.unary"),
-    "Activations": ("elementwise.activations", "exponentials"),
+    "Activations": ("elementwise.activations",),
     "Fused chains": ("elementwise.recorder",),
     "Reductions and running sums": ("reductions",),
     "Selection and order": ("choice.order", "choice.masks"),
@@ -21,7 +22,7 @@ FAMILIES = {
     "Resizing, sampling, windows": ("sampling",),
     "Products and convolutions": ("products", "convolution", "attention"),
     "Recurrent layers": ("recurrent",),
-    "Normalisation": ("normalization",),
+    "Normalisation and softmax": ("normalization",),
     "Regularisation": ("random",),
     "Pooling": (
         "pool.max", "pool.average", "pool.adaptive", "pool.global_pools", "pool.lp", "pool.fractional", "pool.unpool",
@@ -155,14 +156,23 @@ def page(listing: Path) -> str:
 
 
 def signatures() -> str:
-    """The page from which the site makes signatures and whole docstrings."""
+    """The page of signatures and whole docstrings: what `help()` says."""
     lines = [
         "# Signatures",
         "",
-        "Made by `make docs`. What each function of `cenote.functional` takes and says, from its docstring; a list",
-        "with a sentence for each is in [functions on arrays](../functional.md).",
+        "Made by `make docs`. What each function of `cenote.functional` takes and says: its `help()`. A list with a",
+        "sentence for each is in [functions on arrays](../functional.md).",
     ]
     for title, names in families():
         lines += ["", f"## {title}"]
-        lines += [f"\n::: {getattr(F, name).__module__}.{name}" for name in names]
+        for name in names:
+            text = pydoc.plain(pydoc.render_doc(getattr(F, name), title="%s")).split("\n", 2)[2]
+            lines += [
+                "",
+                f"### {name}",
+                "",
+                "```text",
+                *(line.rstrip() for line in text.rstrip().splitlines()),
+                "```",
+            ]
     return "\n".join(lines) + "\n"

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from cenote.functional import arguments, types
-from cenote.functional.pool import weighted
+from cenote.ops.pool.blur import BORDERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = """
@@ -67,4 +67,4 @@ def test_the_words_are_those_that_are_taken() -> None:
         letters = arguments.LETTERS[rank]
         assert get_args(kind) == (f"NC{letters}", f"N{letters}C", letters)
     assert {"same", "same_lower", "valid"} == set(arguments.SAME)
-    assert set(weighted.BORDERS) == {"reflect", "replicate", "zeros"}
+    assert set(BORDERS) == {"reflect", "replicate", "zeros"}

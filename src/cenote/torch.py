@@ -22,128 +22,12 @@ except ImportError as error:  # an optional package
     raise ImportError("cenote.torch needs PyTorch: pip install torch (a CPU build is enough)") from error
 
 from cenote import functional
+from cenote.functional.record import RECORDS
 
 if TYPE_CHECKING:
-    from cenote.functional import (  # the types of the functions that are made below
-        adaptive_avg_pool1d as adaptive_avg_pool1d,
-    )
-    from cenote.functional import (
-        adaptive_avg_pool2d as adaptive_avg_pool2d,
-    )
-    from cenote.functional import (
-        adaptive_avg_pool3d as adaptive_avg_pool3d,
-    )
-    from cenote.functional import (
-        adaptive_max_pool1d as adaptive_max_pool1d,
-    )
-    from cenote.functional import (
-        adaptive_max_pool2d as adaptive_max_pool2d,
-    )
-    from cenote.functional import (
-        adaptive_max_pool3d as adaptive_max_pool3d,
-    )
-    from cenote.functional import (
-        avg_pool1d as avg_pool1d,
-    )
-    from cenote.functional import (
-        avg_pool2d as avg_pool2d,
-    )
-    from cenote.functional import (
-        avg_pool3d as avg_pool3d,
-    )
-    from cenote.functional import (
-        blur_pool as blur_pool,
-    )
-    from cenote.functional import (
-        dilation as dilation,
-    )
-    from cenote.functional import (
-        erosion as erosion,
-    )
-    from cenote.functional import (
-        fractional_max_pool2d as fractional_max_pool2d,
-    )
-    from cenote.functional import (
-        fractional_max_pool3d as fractional_max_pool3d,
-    )
-    from cenote.functional import (
-        gem_pool as gem_pool,
-    )
-    from cenote.functional import (
-        global_avg_pool as global_avg_pool,
-    )
-    from cenote.functional import (
-        global_lp_pool as global_lp_pool,
-    )
-    from cenote.functional import (
-        global_max_pool as global_max_pool,
-    )
-    from cenote.functional import (
-        lp_pool1d as lp_pool1d,
-    )
-    from cenote.functional import (
-        lp_pool2d as lp_pool2d,
-    )
-    from cenote.functional import (
-        lp_pool3d as lp_pool3d,
-    )
-    from cenote.functional import (
-        max_pool1d as max_pool1d,
-    )
-    from cenote.functional import (
-        max_pool2d as max_pool2d,
-    )
-    from cenote.functional import (
-        max_pool3d as max_pool3d,
-    )
-    from cenote.functional import (
-        max_unpool1d as max_unpool1d,
-    )
-    from cenote.functional import (
-        max_unpool2d as max_unpool2d,
-    )
-    from cenote.functional import (
-        max_unpool3d as max_unpool3d,
-    )
-    from cenote.functional import (
-        median_pool as median_pool,
-    )
-    from cenote.functional import (
-        min_pool as min_pool,
-    )
-    from cenote.functional import (
-        pool_output_shape as pool_output_shape,
-    )
-    from cenote.functional import (
-        ps_roi_pool as ps_roi_pool,
-    )
-    from cenote.functional import (
-        roi_align as roi_align,
-    )
-    from cenote.functional import (
-        roi_pool as roi_pool,
-    )
-    from cenote.functional import (
-        soft_pool as soft_pool,
-    )
-    from cenote.functional import (
-        spatial_pyramid_pool as spatial_pyramid_pool,
-    )
-    from cenote.functional import (
-        stochastic_pool as stochastic_pool,
-    )
+    from cenote.functional.differentiable import *  # noqa: F403  # the functions that are made below
 
 Function = Callable[..., Any]
-
-# Pools that give indices; their gradient needs no second search.
-_INDEXED = frozenset(
-    name
-    for name in functional.__all__
-    if name.startswith(
-        ("max_pool", "adaptive_max_pool", "min_pool", "fractional_max_pool", "stochastic_pool")
-    )
-    and not name.endswith("_backward")
-)
 
 
 class _Pool(torch.autograd.Function):
@@ -153,7 +37,7 @@ class _Pool(torch.autograd.Function):
     def forward(ctx: Any, input: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         ctx.name, ctx.args, ctx.kwargs = name, args, kwargs
         function: Function = getattr(functional, name)
-        if name not in _INDEXED or kwargs.get("training") is False:
+        if not RECORDS[name].indexed or kwargs.get("training") is False:
             ctx.save_for_backward(input)
             return function(input, *args, **kwargs)
         y, indices = function(input, *args, **kwargs)
@@ -167,7 +51,7 @@ class _Pool(torch.autograd.Function):
         input, *indices = ctx.saved_tensors
         function: Function = getattr(functional, f"{ctx.name}_backward")
         kwargs = {key: value for key, value in ctx.kwargs.items() if key != "return_indices"}
-        if ctx.name.startswith("fractional"):
+        if not RECORDS[ctx.name].gradient:  # the indices alone say it
             layout = {"layout": kwargs["layout"]} if "layout" in kwargs else {}
             return function(grad.contiguous(), input, indices[0], **layout), None, None, None
         if indices:
@@ -189,7 +73,7 @@ def _differentiable(name: str) -> Function:
             return plain(input, *args, **kwargs)
         if kwargs.get("out") is not None:
             raise RuntimeError(f"{name}: out= cannot be used with a tensor that requires grad")
-        if name not in _INDEXED or kwargs.get("training") is False:
+        if not RECORDS[name].indexed or kwargs.get("training") is False:
             return _apply(input, name, args, kwargs)
         args, kwargs, wanted = _with_indices(plain, args, kwargs)
         y, indices = _apply(input, name, args, kwargs)
@@ -203,8 +87,7 @@ def _with_indices(
 ) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
     """The arguments with return_indices=True, and whether it was asked for."""
     code = plain.__code__
-    names = code.co_varnames[1 : code.co_argcount]
-    given = dict(zip(names, args, strict=False)) | kwargs
+    given = dict(zip(code.co_varnames[1 : code.co_argcount], args, strict=False)) | kwargs
     wanted = bool(given.pop("return_indices", False))
     return (), {**given, "return_indices": True}, wanted
 

@@ -16,6 +16,7 @@ from cenote.core.limits import LARGEST_SEED, within
 from cenote.core.options import ACCUMULATIONS
 from cenote.core.pool_geometry import Pairs
 from cenote.core.types import Array, TensorType
+from cenote.functional.types import Numbers, Padding
 from cenote.ops.base import Op
 from cenote.ops.checks import check_accumulate
 from cenote.ops.pool.window import NAN_RULES
@@ -85,7 +86,7 @@ def semantics_named(where: str, name: object) -> Semantics:
     return rules
 
 
-def rules_of(where: str, semantics: Any, nan: Any) -> tuple[Semantics, str]:
+def rules_of(where: str, semantics: object, nan: object) -> tuple[Semantics, str]:
     """The rules of a name and the NaN rule: the argument, or where it is None that of the semantics."""
     rules = semantics_named(where, semantics)
     if nan is None:
@@ -100,7 +101,7 @@ def rules_of(where: str, semantics: Any, nan: Any) -> tuple[Semantics, str]:
 # ---- arrays ---------------------------------------------------------------------------------------------------------
 
 
-def given_array(where: str, name: str, x: Any) -> tuple[Array, Restore]:
+def given_array(where: str, name: str, x: object) -> tuple[Array, Restore]:
     """An argument as NumPy sees it, and what turns results into its kind of array. Raises InputError for no array."""
     if type(x) is np.ndarray:
         return x, same
@@ -110,7 +111,7 @@ def given_array(where: str, name: str, x: Any) -> tuple[Array, Restore]:
         raise InputError(f"{where}: {name} {error}") from error
 
 
-def type_of(where: str, name: str, x: Any) -> np.dtype[Any]:
+def type_of(where: str, name: str, x: object) -> np.dtype[Any]:
     """The element type of an argument, in the machine's byte order."""
     return given_array(where, name, x)[0].dtype.newbyteorder("=")
 
@@ -118,12 +119,12 @@ def type_of(where: str, name: str, x: Any) -> np.dtype[Any]:
 # ---- numbers and words ----------------------------------------------------------------------------------------------
 
 
-def whole(where: str, name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
+def whole(where: str, name: str, value: object, low: int | None = None, high: int | None = None) -> int:
     """A whole number within limits (`limits.within`); bools and floats are refused."""
     if isinstance(value, bool | np.bool_):
         raise ArgumentError(f"{where}: {name} must be a whole number, got {value}")
     try:
-        number = operator.index(value)
+        number = operator.index(value)  # type: ignore[arg-type]  # TypeError for others
     except TypeError:
         raise ArgumentError(
             f"{where}: {name} must be a whole number, got {shown(value)} ({type(value).__name__})"
@@ -131,12 +132,12 @@ def whole(where: str, name: str, value: Any, low: int | None = None, high: int |
     return within(where, name, number, low, high)
 
 
-def seed_of(where: str, value: Any) -> int:
+def seed_of(where: str, value: object) -> int:
     """The key of a generator of random numbers."""
     return whole(where, "seed", value, 0, LARGEST_SEED)
 
 
-def flag(where: str, name: str, value: Any) -> bool:
+def flag(where: str, name: str, value: object) -> bool:
     """True or False (0 and 1 too)."""
     if (
         value is True
@@ -147,7 +148,7 @@ def flag(where: str, name: str, value: Any) -> bool:
     raise ArgumentError(f"{where}: {name} must be True or False, got {shown(value)}")
 
 
-def real(where: str, name: str, value: Any) -> float:
+def real(where: str, name: str, value: object) -> float:
     """A real number."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         raise ArgumentError(f"{where}: {name} must be a number, got {shown(value)}")
@@ -167,13 +168,13 @@ def as_tuple(value: Any) -> Any:
         return value
 
 
-def whole_numbers(where: str, name: str, value: Any) -> tuple[int, ...]:
+def whole_numbers(where: str, name: str, value: object) -> tuple[int, ...]:
     """A whole number, or a sequence of them."""
     values = value if isinstance(value, list | tuple) else (value,)
     return tuple(whole(where, name, item) for item in values)
 
 
-def choice(where: str, name: str, value: Any, allowed: Sequence[str]) -> str:
+def choice(where: str, name: str, value: object, allowed: Sequence[str]) -> str:
     """One of some words."""
     if not isinstance(value, str) or value not in allowed:
         raise ArgumentError(
@@ -182,14 +183,14 @@ def choice(where: str, name: str, value: Any, allowed: Sequence[str]) -> str:
     return value
 
 
-def accumulation(where: str, value: Any, dtype: np.dtype[Any]) -> str | None:
+def accumulation(where: str, value: object, dtype: np.dtype[Any]) -> str | None:
     """Return what sums of the type are taken in: None, or one of ACCUMULATIONS for floats."""
     word = None if value is None else choice(where, "accumulate", value, ACCUMULATIONS)
     check_accumulate(where, word, dtype)
     return word
 
 
-def numbers(where: str, name: str, value: Any, rank: int, low: int | None = None) -> tuple[int, ...]:
+def numbers(where: str, name: str, value: object, rank: int, low: int | None = None) -> tuple[int, ...]:
     """One number per spatial axis from a number or a sequence of one or `rank` numbers."""
     if not isinstance(value, list | tuple):
         return (whole(where, name, value, low),) * rank
@@ -201,7 +202,7 @@ def numbers(where: str, name: str, value: Any, rank: int, low: int | None = None
     return parsed * rank if len(parsed) == 1 else parsed
 
 
-def strides(where: str, value: Any, window: tuple[int, ...], rules: Semantics) -> tuple[int, ...]:
+def strides(where: str, value: object, window: tuple[int, ...], rules: Semantics) -> tuple[int, ...]:
     """The stride; None or () is the default of the semantics."""
     if value is None or (isinstance(value, list | tuple) and not value):
         return window if rules.stride == "window" else (1,) * len(window)
@@ -209,7 +210,7 @@ def strides(where: str, value: Any, window: tuple[int, ...], rules: Semantics) -
 
 
 def padding(
-    where: str, value: Any, window: tuple[int, ...], dilation: tuple[int, ...], limit: str
+    where: str, value: object, window: tuple[int, ...], dilation: tuple[int, ...], limit: str
 ) -> tuple[Pairs, str]:
     """(begin, end) per axis and auto_pad, from a number, numbers, pairs, or "same", "same_lower", "valid".
 
@@ -250,10 +251,17 @@ class Form:
     `batched` is its shape with batch and channel axes; `restore` gives the caller's shape of a result.
     """
 
+    where: str
     rank: int
     channels_last: bool
     missing: int
     batched: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def type(self) -> TensorType:
+        """The type of the batched array."""
+        return TensorType(self.dtype, self.batched)
 
     @property
     def spatial(self) -> tuple[int, ...]:
@@ -263,6 +271,14 @@ class Form:
     def channels(self) -> int:
         return self.batched[-1] if self.channels_last else self.batched[1]
 
+    def windows(self, arguments: WindowArguments, rules: Semantics) -> dict[str, Any]:
+        """The fields of WindowPool. Raises ArgumentError naming the argument."""
+        return arguments.fields(self.where, self.rank, rules) | {"channels_last": self.channels_last}
+
+    def summed(self, accumulate: str | None) -> str | None:
+        """What sums are taken in; DTypeError where the elements are no floats."""
+        return accumulation(self.where, accumulate, self.dtype)
+
     def restore(self, shape: Sequence[int]) -> tuple[int, ...]:
         """A batched result's shape without the axes that the input did not have."""
         if self.missing == 2:
@@ -270,7 +286,7 @@ class Form:
         return tuple(shape[self.missing :])
 
 
-def layout_rank(where: str, layout: Any) -> int:
+def layout_rank(where: str, layout: object) -> int:
     """The number of spatial axes that a layout's name says."""
     for rank, letters in LETTERS.items():
         if isinstance(layout, str) and layout in (f"NC{letters}", f"N{letters}C", letters):
@@ -279,12 +295,12 @@ def layout_rank(where: str, layout: Any) -> int:
     raise ArgumentError(f"{where}: layout must be one of {', '.join(allowed)}, got {shown(layout)}")
 
 
-def form(where: str, shape: tuple[int, ...], rank: int, layout: Any, plain: bool = True) -> Form:
-    """Read a shape by its layout: batched, without batch, or (if `plain`) without batch and channels.
+def form(where: str, x: TensorType, rank: int, layout: object, plain: bool = True) -> Form:
+    """Read an array by its layout: batched, without batch, or (if `plain`) without batch and channels.
 
     The layouts "L", "HW", "DHW" say that there is neither batch nor channels.
     """
-    letters = LETTERS[rank]
+    shape, letters = x.shape, LETTERS[rank]
     names = f"NC{letters}", f"N{letters}C", letters
     if not isinstance(layout, str) or layout not in names:
         raise ArgumentError(f"{where}: layout must be one of {', '.join(names)}, got {shown(layout)}")
@@ -299,7 +315,7 @@ def form(where: str, shape: tuple[int, ...], rank: int, layout: Any, plain: bool
     missing = rank + 2 - len(shape)
     lead = (1,) * missing
     batched = (1, *shape, 1) if missing == 2 and last else (*lead, *shape)
-    return Form(rank, last, missing, batched)
+    return Form(where, rank, last, missing, batched, x.dtype)
 
 
 def refuse_empty(where: str, shape: Form) -> None:
@@ -318,11 +334,11 @@ def refuse_empty(where: str, shape: Form) -> None:
 class WindowArguments:
     """The arguments of a windowed pool as they came."""
 
-    kernel_size: Any
-    stride: Any = None
-    padding: Any = 0
-    dilation: Any = 1
-    ceil_mode: Any = False
+    kernel_size: Numbers
+    stride: Numbers | None = None
+    padding: Padding = 0
+    dilation: Numbers = 1
+    ceil_mode: bool = False
 
     def fields(self, where: str, rank: int, rules: Semantics) -> dict[str, Any]:
         """The fields of WindowPool, but for channels_last. Raises ArgumentError naming the argument."""
@@ -346,17 +362,6 @@ class WindowArguments:
         }
 
 
-def window_fields(
-    where: str, rank: int, arguments: WindowArguments, layout: Any, rules: Semantics, x: TensorType
-) -> tuple[Form, dict[str, Any]]:
-    """How the input is read, and the fields of WindowPool."""
-    fields = arguments.fields(where, rank, rules)
-    shape = form(where, x.shape, rank, layout)
-    refuse_empty(where, shape)
-    fields["channels_last"] = shape.channels_last
-    return shape, fields
-
-
 # ---- what a call asks for -------------------------------------------------------------------------------------------
 
 Types = tuple[TensorType, ...]
@@ -374,7 +379,7 @@ class Operation:
     shapes: tuple[tuple[int, ...], ...]
 
 
-def operation_on(op: Op, x: TensorType, shape: Form) -> Operation:
+def operation_on(op: Op, shape: Form) -> Operation:
     """An operator of one input whose outputs have the input's axes."""
-    outputs = op.infer(TensorType(x.dtype, shape.batched))
+    outputs = op.infer(shape.type)
     return Operation(op, (shape.batched,), tuple(shape.restore(y.shape) for y in outputs))

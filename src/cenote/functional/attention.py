@@ -9,6 +9,7 @@ from cenote.core.errors import ArgumentError, DTypeError, ShapeError, shown
 from cenote.core.types import TensorType
 from cenote.functional.arguments import Operation, Types, flag, real
 from cenote.functional.dispatch import call
+from cenote.functional.record import public
 from cenote.functional.types import A
 from cenote.ops.checks import BOOL, broadcast_shapes
 from cenote.ops.sequence.scaled_dot_product import ScaledDotProduct
@@ -80,6 +81,7 @@ def _grouped(
     return shapes
 
 
+@public
 def scaled_dot_product_attention(
     query: A,
     key: A,

@@ -8,11 +8,10 @@ from cenote.core.errors import ArgumentError, DTypeError, ShapeError, shown
 from cenote.core.types import TensorType, is_float
 from cenote.functional.arguments import LETTERS, Operation, Types, choice, numbers, whole
 from cenote.functional.dispatch import call
-from cenote.functional.types import A, Numbers
+from cenote.functional.record import public
+from cenote.functional.types import A, ConvPadding, Numbers
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
-
-ConvPadding = Numbers | str
 
 
 def parse_conv(
@@ -76,6 +75,7 @@ def _operation(op: Conv | ConvTranspose, types: Types, batched: tuple[int, ...],
     return Operation(op, shapes, (y.shape[1:] if missing else y.shape,))
 
 
+@public
 def conv1d(
     input: A,
     weight: A,
@@ -93,6 +93,7 @@ def conv1d(
     return call(parse_conv, arrays, ("conv1d", 1, stride, padding, dilation, groups), out, threads)
 
 
+@public
 def conv2d(
     input: A,
     weight: A,
@@ -124,6 +125,7 @@ def conv2d(
     return call(parse_conv, arrays, ("conv2d", 2, stride, padding, dilation, groups), out, threads)
 
 
+@public
 def conv3d(
     input: A,
     weight: A,
@@ -141,6 +143,7 @@ def conv3d(
     return call(parse_conv, arrays, ("conv3d", 3, stride, padding, dilation, groups), out, threads)
 
 
+@public
 def conv_transpose1d(
     input: A,
     weight: A,
@@ -160,6 +163,7 @@ def conv_transpose1d(
     return call(parse_conv_transpose, arrays, ("conv_transpose1d", 1, *rest), out, threads)
 
 
+@public
 def conv_transpose2d(
     input: A,
     weight: A,
@@ -187,6 +191,7 @@ def conv_transpose2d(
     return call(parse_conv_transpose, arrays, ("conv_transpose2d", 2, *rest), out, threads)
 
 
+@public
 def conv_transpose3d(
     input: A,
     weight: A,

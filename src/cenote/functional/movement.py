@@ -15,6 +15,7 @@ from cenote.core.types import TensorType
 from cenote.functional.arguments import Operation, Types, as_tuple, choice, whole, whole_numbers
 from cenote.functional.bound import Bound
 from cenote.functional.dispatch import call
+from cenote.functional.record import public
 from cenote.functional.scalars import number, number_as
 from cenote.functional.types import A
 from cenote.ops.base import Op
@@ -41,6 +42,7 @@ def _shaped(op: Op, x: TensorType, shape: tuple[int, ...], result: tuple[int, ..
 # ---- axes -----------------------------------------------------------------------------------------------------------
 
 
+@public
 def permute(input: A, dims: Sequence[int], *, out: A | None = None, threads: int | None = None) -> A:
     """Axis i of the result is axis dims[i] of input."""
     return cast(A, call(parse_permute, (input,), ("permute", as_tuple(dims)), out, threads))
@@ -51,6 +53,7 @@ def parse_permute(types: Types, where: str, dims: tuple[int, ...]) -> Operation:
     return _plain(Transpose(whole_numbers(where, "dims", dims)), *types)
 
 
+@public
 def transpose(input: A, dim0: int, dim1: int, *, out: A | None = None, threads: int | None = None) -> A:
     """Two axes exchanged."""
     return cast(A, call(parse_transpose, (input,), ("transpose", dim0, dim1), out, threads))
@@ -66,6 +69,7 @@ def parse_transpose(types: Types, where: str, dim0: Any, dim1: Any) -> Operation
     return _plain(Transpose(tuple(order)), *types)
 
 
+@public
 def flip(input: A, dims: Any, *, out: A | None = None, threads: int | None = None) -> A:
     """Axes reversed."""
     return cast(A, call(parse_flip, (input,), ("flip", dims), out, threads))
@@ -77,6 +81,7 @@ def parse_flip(types: Types, where: str, dims: Any) -> Operation:
     return _plain(Take(tuple(("flip", 0) if axis in axes else KEPT for axis in range(types[0].rank))), *types)
 
 
+@public
 def roll(input: A, shifts: Any, dims: Any = None, *, out: A | None = None, threads: int | None = None) -> A:
     """Elements moved on by `shifts` along `dims`, those that leave come in again at the begin; without dims along all
     elements in a row."""
@@ -99,6 +104,7 @@ def parse_roll(types: Types, where: str, shifts: Any, dims: Any) -> Operation:
     return _plain(Take(tuple(("roll", amount) if amount else KEPT for amount in total)), x)
 
 
+@public
 def tile(input: A, dims: Sequence[int], *, out: A | None = None, threads: int | None = None) -> A:
     """The whole repeated along each axis; the shorter of dims and the axes gets ones in front."""
     return cast(A, call(parse_tile, (input,), ("tile", as_tuple(dims)), out, threads))
@@ -114,6 +120,7 @@ def parse_tile(types: Types, where: str, dims: Any) -> Operation:
     return Operation(op, (shape,), (made.shape,))
 
 
+@public
 def repeat_interleave(
     input: A, repeats: int, dim: int | None = None, *, out: A | None = None, threads: int | None = None
 ) -> A:
@@ -136,6 +143,7 @@ def parse_repeat(types: Types, where: str, repeats: Any, dim: Any) -> Operation:
 # ---- parts ----------------------------------------------------------------------------------------------------------
 
 
+@public
 def cat(tensors: Sequence[A], dim: int = 0, *, out: A | None = None, threads: int | None = None) -> A:
     """Arrays of one type one behind the other along an axis. Arrays of shape (0,) are left out, as torch has it."""
     arrays = _several("cat", tensors)
@@ -150,6 +158,7 @@ def parse_cat(types: Types, where: str, dim: Any) -> Operation:
     return _plain(Concat(whole(where, "dim", dim)), *types)
 
 
+@public
 def stack(tensors: Sequence[A], dim: int = 0, *, out: A | None = None, threads: int | None = None) -> A:
     """Arrays of one type and shape side by side along a new axis."""
     return cast(A, call(parse_stack, tuple(_several("stack", tensors)), ("stack", dim), out, threads))
@@ -171,6 +180,7 @@ def _several(where: str, tensors: Any) -> list[Any]:
     return list(tensors)
 
 
+@public
 def split(
     tensor: A, split_size_or_sections: Any, dim: int = 0, *, threads: int | None = None
 ) -> tuple[A, ...]:
@@ -197,11 +207,13 @@ def parse_split(types: Types, where: str, sections: Any, dim: Any) -> Operation:
 # ---- channels and space ---------------------------------------------------------------------------------------------
 
 
+@public
 def pixel_shuffle(input: A, upscale_factor: int, *, out: A | None = None, threads: int | None = None) -> A:
     """(*, C r², H, W) to (*, C, H r, W r)."""
     return cast(A, call(parse_pixels, (input,), ("pixel_shuffle", upscale_factor), out, threads))
 
 
+@public
 def pixel_unshuffle(
     input: A, downscale_factor: int, *, out: A | None = None, threads: int | None = None
 ) -> A:
@@ -221,6 +233,7 @@ def parse_pixels(types: Types, where: str, factor: Any) -> Operation:
     return Operation(op, (shape,), ((*x.shape[:-3], *made.shape[1:]),))
 
 
+@public
 def channel_shuffle(input: A, groups: int, *, out: A | None = None, threads: int | None = None) -> A:
     """(N, C, *): channels of `groups` groups taken in turn from each."""
     return cast(A, call(parse_channels, (input,), ("channel_shuffle", groups), out, threads))
@@ -242,6 +255,7 @@ def parse_channels(types: Types, where: str, groups: Any) -> Operation:
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
+@public
 def pad(
     input: A, pad: Sequence[int], mode: str = "constant", value: float | None = None, *,
     out: A | None = None, threads: int | None = None,

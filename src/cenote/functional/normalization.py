@@ -1,4 +1,4 @@
-"""Normalisation, named and defaulted as torch.nn.functional.
+"""Normalisation and softmax, named and defaulted as torch.nn.functional.
 
 Inputs are float64, float32, float16 or bfloat16; statistics of the 16-bit types and of float32 are computed in float32
 (pieces of long sums in float64) and results rounded once. `out` may be the input itself where a function says that it
@@ -8,146 +8,47 @@ works in place: then no other memory of the input's size is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, shown
-from cenote.core.types import FLOAT32, FLOAT64, Array, is_float
-from cenote.functional.arguments import Operation, Types, as_tuple, flag, given_array, real, type_of, whole
+from cenote.core.types import FLOAT32, FLOAT64, TensorType, is_float
+from cenote.core.types import Array as Given
+from cenote.functional.arguments import Operation, Types, flag, given_array, real, type_of, whole
 from cenote.functional.dispatch import call, composed
+from cenote.functional.kinds import Array, Early, Kind, Name, Real, Whole, Wholes
+from cenote.functional.record import function, public
 from cenote.functional.types import A
 from cenote.ops.base import Op
 from cenote.ops.normalization.batch_normalization import BatchNormalization
 from cenote.ops.normalization.instance_normalization import GroupNormalization, InstanceNormalization
 from cenote.ops.normalization.layer_normalization import LayerNormalization, LpNormalization, RMSNormalization
 from cenote.ops.normalization.lrn import LRN
-
-# ---- parsing ----------------------------------------------------------------------------------------------------
-
-
-def _same_shapes(op: Op, types: Types) -> Operation:
-    """An operator whose first output has the first input's shape."""
-    shapes = tuple(kind.shape for kind in types)
-    return Operation(op, shapes, tuple(y.shape for y in op.infer(*types)))
+from cenote.ops.normalization.softmax import LogSoftmax, Softmax
 
 
-def _epsilon(where: str, eps: Any) -> float:
-    value = real(where, "eps", eps)
-    if math.isnan(value):
-        raise ArgumentError(f"{where}: eps must be a number, got nan")
-    return value
+class _NoNan(Real):
+    def read(self, where: str, name: str, value: Any) -> float:
+        number = super().read(where, name, value)
+        if math.isnan(number):
+            raise ArgumentError(f"{where}: {name} must be a number, got nan")
+        return number
 
 
-def _trailing(where: str, types: Types, normalized_shape: Any) -> int:
-    """The first axis that statistics run over; ShapeError unless the input and its parameters end in that shape."""
-    given = normalized_shape if isinstance(normalized_shape, list | tuple) else (normalized_shape,)
-    wanted = tuple(whole(where, "normalized_shape", extent, 0) for extent in given)
-    if not wanted:
-        raise ArgumentError(f"{where}: normalized_shape must name at least one axis, got {shown(given)}")
-    x = types[0].shape
-    if x[max(0, len(x) - len(wanted)) :] != wanted:
-        raise ShapeError(
-            f"{where}: the input's last axes must be normalized_shape {list(wanted)}, got an input of shape {list(x)}"
-        )
-    for what, kind in zip(("weight", "bias"), types[1:], strict=False):
-        if kind.shape != wanted:
-            raise ShapeError(f"{where}: {what} must have shape {list(wanted)}, got {list(kind.shape)}")
-    return -len(wanted)
+_EPSILON = _NoNan("float")
+Epsilon = Annotated[float, _EPSILON]
+Count = Annotated[int, Whole("SupportsIndex", low=1)]
+Dim = Annotated[Any, Kind("SupportsIndex")]
+Extents = Annotated[tuple[int, ...], Wholes("SupportsIndex | Sequence[SupportsIndex]", key="as_tuple", low=0)]
+Out = Annotated[None, Early("A")]
+Dtype = Annotated[None, Early("Any")]
+
+# ---- over the last axes ---------------------------------------------------------------------------------------------
 
 
-def parse_layer(types: Types, where: str, normalized_shape: Any, eps: Any) -> Operation:
-    """Layer normalisation of (input, weight?, bias?)."""
-    axis = _trailing(where, types, normalized_shape)
-    return _same_shapes(LayerNormalization(axis, _epsilon(where, eps)), types)
-
-
-def parse_rms(types: Types, where: str, normalized_shape: Any, eps: Any) -> Operation:
-    """RMS normalisation of (input, weight?)."""
-    axis = _trailing(where, types, normalized_shape)
-    if eps is None:
-        eps = float(np.finfo(np.float64 if types[0].dtype == FLOAT64 else np.float32).eps)
-    return _same_shapes(RMSNormalization(axis, _epsilon(where, eps)), types)
-
-
-def _channels(where: str, types: Types, least: int = 2) -> int:
-    """The extent of axis 1; ShapeError unless all other arrays have one entry for each."""
-    x = types[0]
-    if x.rank < least:
-        raise ShapeError(
-            f"{where}: expected an input of at least {least} axes (N, C, ...), got {list(x.shape)}"
-        )
-    for kind in types[1:]:
-        if kind.shape != (x.shape[1],):
-            raise ShapeError(
-                f"{where}: weight, bias and statistics must have shape [{x.shape[1]}], one entry per channel of "
-                f"{list(x.shape)}, got {list(kind.shape)}"
-            )
-    return x.shape[1]
-
-
-def parse_group(types: Types, where: str, num_groups: Any, eps: Any) -> Operation:
-    """Group normalisation of (input, weight?, bias?)."""
-    channels, groups = _channels(where, types), whole(where, "num_groups", num_groups, 1)
-    if channels % groups:
-        raise ArgumentError(f"{where}: num_groups must divide the {channels} channels, got {groups}")
-    return _same_shapes(GroupNormalization(groups, _epsilon(where, eps)), types)
-
-
-def parse_instance(types: Types, where: str, eps: Any) -> Operation:
-    """Instance normalisation of (input, weight?, bias?)."""
-    _channels(where, types, 3)
-    return _same_shapes(InstanceNormalization(_epsilon(where, eps)), types)
-
-
-def parse_batch(types: Types, where: str, training: Any, momentum: Any, eps: Any) -> Operation:
-    """Batch normalisation of (input, weight, bias, mean, variance)."""
-    channels = _channels(where, types)
-    train = flag(where, "training", training)
-    if train and channels and types[0].size == channels:
-        raise ShapeError(
-            f"{where}: training needs more than one value per channel, got an input of {list(types[0].shape)}"
-        )
-    kept = 1.0 - real(where, "momentum", momentum)
-    return _same_shapes(BatchNormalization(_epsilon(where, eps), train, kept, unbiased=True), types)
-
-
-def parse_response(types: Types, where: str, size: Any, alpha: Any, beta: Any, k: Any) -> Operation:
-    """Local response normalisation."""
-    x = types[0]
-    if x.rank < 3:
-        raise ShapeError(f"{where}: expected 3D or higher dimensionality input, got {list(x.shape)}")
-    factor, power, offset = real(where, "alpha", alpha), real(where, "beta", beta), real(where, "k", k)
-    return _same_shapes(LRN(whole(where, "size", size, 1), factor, power, offset, backward=True), types)
-
-
-def axis_of(where: str, dim: Any, rank: int) -> int:
-    """An axis as 0..rank-1; a scalar counts as having one."""
-    number, most = whole(where, "dim", dim), max(rank, 1)
-    if not -most <= number < most:
-        raise ShapeError(f"{where}: dim must lie between {-most} and {most - 1}, got {number}")
-    return number % most
-
-
-def parse_norm(types: Types, where: str, p: Any, dim: Any, eps: Any) -> Operation:
-    """Division by a norm."""
-    axis = axis_of(where, dim, types[0].rank)
-    return on_axes(LpNormalization(axis, real(where, "p", p), real(where, "eps", eps)), types)
-
-
-def on_axes(op: Op, types: Types) -> Operation:
-    """An operator along an axis; a scalar counts as one element along it."""
-    (x,) = types
-    shape = x.shape or (1,)
-    op.infer(type(x)(x.dtype, shape))
-    return Operation(op, (shape,), (x.shape,))
-
-
-# ---- functions --------------------------------------------------------------------------------------------------
-
-
-def _parameters(where: str, input: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+def _parameters(where: str, input: object, weight: object, bias: object) -> tuple[object, ...]:
     """Those that are given after the input; ones stand in for a missing weight where there is a bias."""
     if weight is None and bias is None:
         return (input,)
@@ -156,16 +57,28 @@ def _parameters(where: str, input: Any, weight: Any, bias: Any) -> tuple[Any, ..
     return (input, weight) if bias is None else (input, weight, bias)
 
 
+def _trailing(
+    where: str, wanted: tuple[int, ...], input: TensorType, weight: TensorType | None, bias: TensorType | None
+) -> int:
+    """The first axis that statistics run over; ShapeError unless the input and its parameters end in that shape."""
+    if not wanted:
+        raise ArgumentError(f"{where}: normalized_shape must name at least one axis, got {shown(wanted)}")
+    x = input.shape
+    if x[max(0, len(x) - len(wanted)) :] != wanted:
+        raise ShapeError(
+            f"{where}: the input's last axes must be normalized_shape {list(wanted)}, got an input of shape {list(x)}"
+        )
+    for what, kind in (("weight", weight), ("bias", bias)):
+        if kind is not None and kind.shape != wanted:
+            raise ShapeError(f"{where}: {what} must have shape {list(wanted)}, got {list(kind.shape)}")
+    return -len(wanted)
+
+
+@function(arrays=_parameters)
 def layer_norm(
-    input: A,
-    normalized_shape: SupportsIndex | Sequence[SupportsIndex],
-    weight: A | None = None,
-    bias: A | None = None,
-    eps: float = 1e-5,
-    *,
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
+    where: Name, input: Array, normalized_shape: Extents, weight: Array | None = None, bias: Array | None = None,
+    eps: Epsilon = 1e-5,
+) -> Op:  # fmt: skip
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last axes, as torch.nn.functional.layer_norm.
 
     normalized_shape  the extents of the last axes of the input, over which mean and variance run
@@ -177,49 +90,85 @@ def layer_norm(
     Raises ShapeError for shapes that do not fit, ArgumentError for other arguments, DTypeError for types that are no
     floats.
     """
-    shape = as_tuple(normalized_shape)
-    arrays = _parameters("layer_norm", input, weight, bias)
-    return call(parse_layer, arrays, ("layer_norm", shape, eps), out, threads)
+    return LayerNormalization(_trailing(where, normalized_shape, input, weight, bias), eps)
 
 
+@function()
 def rms_norm(
-    input: A,
-    normalized_shape: SupportsIndex | Sequence[SupportsIndex],
-    weight: A | None = None,
-    eps: float | None = None,
-    *,
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
+    where: Name,
+    input: Array,
+    normalized_shape: Extents,
+    weight: Array | None = None,
+    eps: Epsilon | None = None,
+) -> Op:
     """x / sqrt(mean of x² + eps) * weight over the last axes, as torch.nn.functional.rms_norm: see layer_norm.
 
     eps: by default the distance from 1 to the next float32 (float64 for that type). The result has the weight's type.
     """
-    shape = as_tuple(normalized_shape)
-    arrays = (input,) if weight is None else (input, weight)
-    return call(parse_rms, arrays, ("rms_norm", shape, eps), out, threads)
+    if eps is None:
+        eps = float(np.finfo(np.float64 if input.dtype == FLOAT64 else np.float32).eps)
+    return RMSNormalization(_trailing(where, normalized_shape, input, weight, None), eps)
 
 
+# ---- per channel ----------------------------------------------------------------------------------------------------
+
+
+def _channels(where: str, x: TensorType, *parameters: TensorType | None, least: int = 2) -> int:
+    """The extent of axis 1; ShapeError unless all other arrays have one entry for each."""
+    if x.rank < least:
+        raise ShapeError(
+            f"{where}: expected an input of at least {least} axes (N, C, ...), got {list(x.shape)}"
+        )
+    for kind in parameters:
+        if kind is not None and kind.shape != (x.shape[1],):
+            raise ShapeError(
+                f"{where}: weight, bias and statistics must have shape [{x.shape[1]}], one entry per channel of "
+                f"{list(x.shape)}, got {list(kind.shape)}"
+            )
+    return x.shape[1]
+
+
+@function(arrays=_parameters)
 def group_norm(
-    input: A,
-    num_groups: SupportsIndex,
-    weight: A | None = None,
-    bias: A | None = None,
-    eps: float = 1e-5,
-    *,
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
+    where: Name, input: Array, num_groups: Count, weight: Array | None = None, bias: Array | None = None,
+    eps: Epsilon = 1e-5,
+) -> Op:  # fmt: skip
     """Normalisation of (N, C, ...) over groups of neighbouring channels, as torch.nn.functional.group_norm.
 
     num_groups    divides C
     weight, bias  arrays of shape [C]
     eps, out (may be the input), threads: see layer_norm
     """
-    arrays = _parameters("group_norm", input, weight, bias)
-    return call(parse_group, arrays, ("group_norm", num_groups, eps), out, threads)
+    channels = _channels(where, input, weight, bias)
+    if channels % num_groups:
+        raise ArgumentError(f"{where}: num_groups must divide the {channels} channels, got {num_groups}")
+    return GroupNormalization(num_groups, eps)
 
 
+def _parse_batch(types: Types, where: str, training: bool, momentum: object, eps: object) -> Operation:
+    """Batch normalisation of (input, weight, bias, mean, variance)."""
+    channels = _channels(where, *types)
+    if training and channels and types[0].size == channels:
+        raise ShapeError(
+            f"{where}: training needs more than one value per channel, got an input of {list(types[0].shape)}"
+        )
+    kept = 1.0 - real(where, "momentum", momentum)
+    return _same_shapes(
+        BatchNormalization(_EPSILON.read(where, "eps", eps), training, kept, unbiased=True), types
+    )
+
+
+def _parse_instance(types: Types, where: str, eps: object) -> Operation:
+    """Instance normalisation of (input, weight?, bias?)."""
+    _channels(where, *types, least=3)
+    return _same_shapes(InstanceNormalization(_EPSILON.read(where, "eps", eps)), types)
+
+
+def _same_shapes(op: Op, types: Types) -> Operation:
+    return Operation(op, tuple(x.shape for x in types), tuple(y.shape for y in op.infer(*types)))
+
+
+@public
 def batch_norm(
     input: A,
     running_mean: A | None,
@@ -253,16 +202,16 @@ def batch_norm(
     arrays = (input, *_pair(weight, bias, ones, zeros), *_pair(running_mean, running_var, zeros, ones))
     arguments = (where, training, momentum, eps)
     if not training:
-        return call(parse_batch, arrays, arguments, out, threads)
+        return call(_parse_batch, arrays, arguments, out, threads)
     fresh = tuple(np.empty(array.shape[1:2], type_of(where, "running_mean", each)) for each in arrays[3:])
-    results = call(parse_batch, arrays, arguments, None if out is None else (out, *fresh), threads)
+    results = call(_parse_batch, arrays, arguments, None if out is None else (out, *fresh), threads)
     for old, new in zip((running_mean, running_var), results[1:], strict=True):
         if old is not None:
             _overwrite(where, old, given_array(where, "running statistics", new)[0])
     return results[0]
 
 
-def _pair(first: Any, second: Any, instead: Array, instead_second: Array) -> tuple[Any, Any]:
+def _pair(first: object, second: object, instead: Given, instead_second: Given) -> tuple[object, object]:
     """Two arrays, with stand-ins in one type for those that are missing: in that of the one that is given."""
     given = first if first is not None else second
     dtype = instead.dtype if given is None else type_of("batch_norm", "an array", given)
@@ -272,13 +221,14 @@ def _pair(first: Any, second: Any, instead: Array, instead_second: Array) -> tup
     )
 
 
-def _overwrite(where: str, old: Any, new: Array) -> None:
+def _overwrite(where: str, old: object, new: Given) -> None:
     array, _ = given_array(where, "running statistics", old)
     if not array.flags.writeable:
         raise ArgumentError(f"{where}: running statistics are changed in place, but one of them is read-only")
     array[...] = new
 
 
+@public
 @composed
 def instance_norm(
     input: A,
@@ -304,17 +254,19 @@ def instance_norm(
         return batch_norm(
             input, running_mean, running_var, weight, bias, False, momentum, eps, out=out, threads=threads
         )
-    where, fresh = "instance_norm", list[tuple[Any, Array]]()
+    where, fresh = "instance_norm", list[tuple[object, Given]]()
     if running_mean is not None or running_var is not None:
         x = given_array(where, "input", input)[0]
         fresh = _run_on(where, x, running_mean, running_var, momentum)  # now: `out` may be the input
-    made = call(parse_instance, _parameters(where, input, weight, bias), (where, eps), out, threads)
+    made = call(_parse_instance, _parameters(where, input, weight, bias), (where, eps), out, threads)
     for old, new in fresh:
         _overwrite(where, old, new)
     return made
 
 
-def _run_on(where: str, x: Array, mean: Any, variance: Any, momentum: float) -> list[tuple[Any, Array]]:
+def _run_on(
+    where: str, x: Given, mean: object, variance: object, momentum: float
+) -> list[tuple[object, Given]]:
     """Running statistics and what they become: nearer to the means of the pictures' own."""
     part, axes = real(where, "momentum", momentum), tuple(range(2, x.ndim))
     if x.ndim < 3 or np.prod(x.shape[2:]) < 2:
@@ -335,35 +287,74 @@ def _run_on(where: str, x: Array, mean: Any, variance: Any, momentum: float) -> 
     return moved
 
 
+@function()
 def local_response_norm(
-    input: A,
-    size: SupportsIndex,
-    alpha: float = 1e-4,
-    beta: float = 0.75,
-    k: float = 1.0,
-    *,
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
+    where: Name, input: Array, size: Count, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Op:
     """x / (k + alpha * mean of x² over `size` channels around each)^beta of (N, C, ...), as
     torch.nn.functional.local_response_norm: channels beyond the ends count as zeros; the window of an even size has
     one channel more before than after its own.
     """
-    return call(parse_response, (input,), ("local_response_norm", size, alpha, beta, k), out, threads)
+    if input.rank < 3:
+        raise ShapeError(f"{where}: expected 3D or higher dimensionality input, got {list(input.shape)}")
+    return LRN(size, alpha, beta, k, backward=True)
 
 
+# ---- along an axis --------------------------------------------------------------------------------------------------
+
+
+def _along(where: str, op: Callable[[int], Op], x: TensorType, dim: object) -> Operation:
+    """An operator along an axis; a scalar counts as one element along it."""
+    number, most = whole(where, "dim", dim), max(x.rank, 1)
+    if not -most <= number < most:
+        raise ShapeError(f"{where}: dim must lie between {-most} and {most - 1}, got {number}")
+    made, shape = op(number % most), x.shape or (1,)
+    made.infer(TensorType(x.dtype, shape))
+    return Operation(made, (shape,), (x.shape,))
+
+
+@function()
 def normalize(
-    input: A,
-    p: float = 2.0,
-    dim: SupportsIndex = 1,
-    eps: float = 1e-12,
-    out: A | None = None,
-    *,
-    threads: int | None = None,
-) -> A:
+    where: Name, input: Array, p: float = 2.0, dim: Dim = 1, eps: float = 1e-12, out: Out | None = None
+) -> Operation:
     """x / max(p-norm of x along dim, eps), as torch.nn.functional.normalize.
 
     p of 1, 2 and infinity run natively, others in NumPy. A line of zeros gives zeros, with eps 0 too (PyTorch: NaN).
     `out` may be the input.
     """
-    return call(parse_norm, (input,), ("normalize", p, dim, eps), out, threads)
+    return _along(where, lambda axis: LpNormalization(axis, p, eps), input, dim)
+
+
+def _converted(where: str, input: object, dtype: object) -> tuple[object, ...]:
+    """The input in a type that the caller asked for."""
+    if dtype is None:
+        return (input,)
+    array, restore = given_array(where, "input", input)
+    try:
+        return (restore(array.astype(np.dtype(dtype))),)  # type: ignore[call-overload]  # TypeError for others
+    except TypeError:
+        raise ArgumentError(f"{where}: dtype must be a NumPy type, got {shown(dtype)}") from None
+
+
+def _usual(dim: object, rank: int) -> object:
+    """PyTorch's axis where none is given."""
+    return dim if dim is not None else 0 if rank in (0, 1, 3) else 1
+
+
+@function(arrays=_converted)
+def softmax(where: Name, input: Array, dim: Dim | None = None, *, dtype: Dtype = None) -> Operation:
+    """exp(x) / sum of exp(x) along `dim`, without overflow, as torch.nn.functional.softmax.
+
+    dim    by default 0 for inputs of 0, 1 and 3 axes, else 1, as PyTorch's (deprecated) choice
+    dtype  a NumPy float type that the input is converted to first (also integers)
+    out    may be the input where dtype is None
+
+    A line with NaN or +infinity in it, or of nothing but -infinity, gives NaN.
+    """
+    return _along(where, Softmax, input, _usual(dim, input.rank))
+
+
+@function(arrays=_converted)
+def log_softmax(where: Name, input: Array, dim: Dim | None = None, *, dtype: Dtype = None) -> Operation:
+    """x - log(sum of exp(x)) along `dim`, as torch.nn.functional.log_softmax: see softmax."""
+    return _along(where, LogSoftmax, input, _usual(dim, input.rank))

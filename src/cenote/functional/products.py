@@ -8,6 +8,7 @@ from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.types import is_float
 from cenote.functional.arguments import Operation, Types
 from cenote.functional.dispatch import call
+from cenote.functional.record import public
 from cenote.functional.scalars import factor, number
 from cenote.functional.types import A
 from cenote.ops.linear.gemm import Gemm
@@ -57,6 +58,7 @@ def _operation(op: MatMul | Gemm, types: Types) -> Operation:
     return Operation(op, tuple(x.shape for x in types), tuple(y.shape for y in op.infer(*types)))
 
 
+@public
 def matmul(input: A, other: A, *, out: A | None = None, threads: int | None = None) -> A:
     """The product of two arrays, as torch.matmul and numpy.matmul.
 
@@ -74,16 +76,19 @@ def matmul(input: A, other: A, *, out: A | None = None, threads: int | None = No
     return call(parse_matmul, (input, other), ("matmul",), out, threads)
 
 
+@public
 def mm(input: A, mat2: A, *, out: A | None = None, threads: int | None = None) -> A:
     """The product of two matrices (M, K) and (K, N), as torch.mm: see matmul. Raises ShapeError for other ranks."""
     return call(parse_matmul, (input, mat2), ("mm",), out, threads)
 
 
+@public
 def bmm(input: A, mat2: A, *, out: A | None = None, threads: int | None = None) -> A:
     """Products of matrices pair by pair, (B, M, K) and (B, K, N), as torch.bmm: nothing broadcasts. See matmul."""
     return call(parse_matmul, (input, mat2), ("bmm",), out, threads)
 
 
+@public
 def linear(
     input: A, weight: A, bias: A | None = None, *, out: A | None = None, threads: int | None = None
 ) -> A:
@@ -96,6 +101,7 @@ def linear(
     return call(parse_linear, arrays, ("linear",), out, threads)
 
 
+@public
 def addmm(
     input: A, mat1: A, mat2: A, *, beta: float = 1, alpha: float = 1, out: A | None = None, threads: int | None = None
 ) -> A:  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.functional.arguments import Operation, Types, choice, flag, given_array, real, seed_of
 from cenote.functional.dispatch import call
+from cenote.functional.record import public
 from cenote.functional.types import A
 from cenote.ops.random.dropout import SEED, RandomDropout, check_chance
 from cenote.ops.random.philox import fresh_seed
@@ -48,6 +49,7 @@ def _drop(
     return call(parse_dropout, (input, key), (where, p, training, axes, alpha, return_mask), out, threads)
 
 
+@public
 def dropout(
     input: A,
     p: float = 0.5,
@@ -73,6 +75,7 @@ def dropout(
     return _drop("dropout", input, p, training, inplace, seed, out, threads, return_mask=return_mask)
 
 
+@public
 def alpha_dropout(
     input: A,
     p: float = 0.5,
@@ -88,6 +91,7 @@ def alpha_dropout(
     return _drop("alpha_dropout", input, p, training, inplace, seed, out, threads, alpha=True)
 
 
+@public
 def dropout1d(
     input: A,
     p: float = 0.5,
@@ -102,6 +106,7 @@ def dropout1d(
     return _features("dropout1d", 3, input, p, training, inplace, seed, out, threads)
 
 
+@public
 def dropout2d(
     input: A,
     p: float = 0.5,
@@ -116,6 +121,7 @@ def dropout2d(
     return _features("dropout2d", 0, input, p, training, inplace, seed, out, threads)
 
 
+@public
 def dropout3d(
     input: A,
     p: float = 0.5,
@@ -130,6 +136,7 @@ def dropout3d(
     return _features("dropout3d", 5, input, p, training, inplace, seed, out, threads)
 
 
+@public
 def feature_alpha_dropout(
     input: A,
     p: float = 0.5,
@@ -153,6 +160,7 @@ def _features(
     return _drop(where, input, p, training, inplace, seed, out, threads, axes)
 
 
+@public
 def stochastic_depth(
     input: A,
     p: float,

@@ -27,6 +27,7 @@ from cenote.functional.arguments import Operation, Types, flag, given_array, who
 from cenote.functional.bound import Bound
 from cenote.functional.dispatch import call
 from cenote.functional.random import dropout as drop
+from cenote.functional.record import public
 from cenote.functional.types import A
 from cenote.ops.base import Op
 from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
@@ -35,6 +36,7 @@ from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
 
 
+@public
 def lstm(
     input: A, hx: tuple[A, A] | None, params: Sequence[A], has_biases: bool = True, num_layers: int = 1,
     dropout: float = 0.0, train: bool = False, bidirectional: bool = False, batch_first: bool = False, *,
@@ -48,6 +50,7 @@ def lstm(
     return made
 
 
+@public
 def gru(
     input: A, hx: A | None, params: Sequence[A], has_biases: bool = True, num_layers: int = 1, dropout: float = 0.0,
     train: bool = False, bidirectional: bool = False, batch_first: bool = False, *, threads: int | None = None,
@@ -58,6 +61,7 @@ def gru(
     return made
 
 
+@public
 def rnn_tanh(
     input: A, hx: A | None, params: Sequence[A], has_biases: bool = True, num_layers: int = 1, dropout: float = 0.0,
     train: bool = False, bidirectional: bool = False, batch_first: bool = False, *, threads: int | None = None,
@@ -68,6 +72,7 @@ def rnn_tanh(
     return made
 
 
+@public
 def rnn_relu(
     input: A, hx: A | None, params: Sequence[A], has_biases: bool = True, num_layers: int = 1, dropout: float = 0.0,
     train: bool = False, bidirectional: bool = False, batch_first: bool = False, *, threads: int | None = None,

@@ -33,6 +33,7 @@ from cenote.functional.elementwise import arithmetic as elementwise
 from cenote.functional.elementwise import unary
 from cenote.functional.elementwise.formulas import type_name
 from cenote.functional.elementwise.recorder import fused
+from cenote.functional.record import public
 from cenote.functional.types import A, Accumulate
 from cenote.ops.checks import normalize_axis, unique_axes
 from cenote.ops.reduction import reduce as onnx
@@ -87,6 +88,7 @@ def _reduced(
     return call(parse_reduction, (x,), (where, kind, dim, keepdim, accumulate), out, threads)
 
 
+@public
 @composed
 def sum(  # torch's name
     input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
@@ -96,6 +98,7 @@ def sum(  # torch's name
     return cast(A, _reduced("sum", "sum", input, dim, keepdim, out, threads, dtype, accumulate))
 
 
+@public
 @composed
 def mean(
     input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
@@ -105,6 +108,7 @@ def mean(
     return cast(A, _reduced("mean", "mean", input, dim, keepdim, out, threads, dtype, accumulate))
 
 
+@public
 @composed
 def prod(
     input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
@@ -114,6 +118,7 @@ def prod(
     return cast(A, _reduced("prod", "prod", input, dim, keepdim, out, threads, dtype))
 
 
+@public
 def amax(
     input: A, dim: Any = (), keepdim: bool = False, *, out: A | None = None, threads: int | None = None
 ) -> A:
@@ -121,6 +126,7 @@ def amax(
     return cast(A, _reduced("amax", "amax", input, dim, keepdim, out, threads))
 
 
+@public
 def amin(
     input: A, dim: Any = (), keepdim: bool = False, *, out: A | None = None, threads: int | None = None
 ) -> A:
@@ -156,6 +162,7 @@ def _spread(
     return elementwise.div(sum(distances, dim, keepdim, **ways), freedom, threads=threads)
 
 
+@public
 @composed
 def var(
     input: A, dim: Any = None, *, correction: float = 1, keepdim: bool = False, out: A | None = None,
@@ -170,6 +177,7 @@ def var(
     return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
 
 
+@public
 @composed
 def std(
     input: A, dim: Any = None, *, correction: float = 1, keepdim: bool = False, out: A | None = None,
@@ -184,6 +192,7 @@ def std(
     return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
 
 
+@public
 @composed
 def norm(
     input: A, p: float = 2, dim: Any = None, keepdim: bool = False, *, out: A | None = None,
@@ -210,6 +219,7 @@ def norm(
     return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
 
 
+@public
 @composed
 def logsumexp(
     input: A, dim: Any, keepdim: bool = False, *, out: A | None = None, threads: int | None = None
@@ -220,12 +230,14 @@ def logsumexp(
     return cast(A, _reduced("logsumexp", "logsumexp", input, dim, keepdim, out, threads))
 
 
+@public
 @composed
 def cumsum(input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None) -> A:
     """Sum of the elements up to each place along an axis."""
     return cast(A, _running("cumsum", input, dim, dtype, out, threads))
 
 
+@public
 @composed
 def cumprod(input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None) -> A:
     """Product of the elements up to each place along an axis."""

@@ -26,6 +26,7 @@ from cenote.functional.arguments import (
 )
 from cenote.functional.bound import Bound
 from cenote.functional.dispatch import call
+from cenote.functional.record import public
 from cenote.functional.types import A, Numbers
 from cenote.ops.base import Op
 from cenote.ops.checks import int64s
@@ -52,6 +53,7 @@ _FILTERS = ("linear", "bilinear", "bicubic", "trilinear")
 # ---- resizing -------------------------------------------------------------------------------------------------------
 
 
+@public
 def interpolate(
     input: A, size: Numbers | None = None, scale_factor: Any = None, mode: str = "nearest",
     align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False, *,
@@ -194,6 +196,7 @@ def _sizes(
 _GRID_MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 
 
+@public
 def grid_sample(
     input: A, grid: A, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None, *,
     out: A | None = None, threads: int | None = None,
@@ -230,6 +233,7 @@ def parse_grid_sample(types: Types, where: str, mode: Any, padding: Any, align_c
     return Operation(op, (x.shape, grid.shape), tuple(y.shape for y in op.infer(x, grid)))
 
 
+@public
 def affine_grid(
     theta: A,
     size: Any,
@@ -263,6 +267,7 @@ def parse_affine_grid(types: Types, where: str, size: Any, align_corners: Any) -
 # ---- windows --------------------------------------------------------------------------------------------------------
 
 
+@public
 def unfold(
     input: A, kernel_size: Numbers, dilation: Numbers = 1, padding: Numbers = 0, stride: Numbers = 1, *,
     out: A | None = None, threads: int | None = None,
@@ -291,6 +296,7 @@ def parse_unfold(
     return Operation(op, (shape,), (y.shape[4 - x.rank :],))
 
 
+@public
 def fold(
     input: A, output_size: Numbers, kernel_size: Numbers, dilation: Numbers = 1, padding: Numbers = 0,
     stride: Numbers = 1, *, out: A | None = None, threads: int | None = None,
@@ -325,6 +331,7 @@ def _steps(
     return numbers(where, "stride", stride, 2, 1), pads, numbers(where, "dilation", dilation, 2, 1)
 
 
+@public
 def deform_conv2d(
     input: A, offset: A, weight: A, bias: A | None = None, stride: Numbers = 1, padding: Numbers = 0,
     dilation: Numbers = 1, mask: A | None = None, *, out: A | None = None, threads: int | None = None,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cenote.core.errors import ArgumentError, shown
 from cenote.core.pool_geometry import axis_windows
+from cenote.core.types import FLOAT32, TensorType
 from cenote.functional.arguments import (
     WindowArguments,
     form,
@@ -14,9 +15,11 @@ from cenote.functional.arguments import (
     semantics_named,
     whole,
 )
+from cenote.functional.record import public
 from cenote.functional.types import Layout, Numbers, Padding, Rules
 
 
+@public
 def pool_output_shape(
     input_shape: Sequence[int],
     kernel_size: Numbers,
@@ -51,7 +54,7 @@ def pool_output_shape(
     rank = layout_rank(where, layout)
     arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     fields = arguments.fields(where, rank, rules)
-    shape = form(where, extents, rank, layout)
+    shape = form(where, TensorType(FLOAT32, extents), rank, layout)
     refuse_empty(where, shape)
     axes = axis_windows(
         where,

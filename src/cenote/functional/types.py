@@ -24,6 +24,9 @@ Padding = (
     | Sequence[Sequence[SupportsIndex]]
     | Literal["same", "same_lower", "valid"]
 )
+ConvPadding = Numbers | str
+Invalid = Literal["raise", "clip", "wrap", "zero"]
+"""What becomes of an index outside of its axis."""
 Rules = Literal["torch", "onnx", "tensorflow", "tensorrt", "caffe"]
 NanRule = Literal["propagate", "ignore"]
 Layout1 = Literal["NCL", "NLC", "L"]

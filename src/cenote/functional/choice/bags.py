@@ -9,9 +9,10 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import INT64, Array
 from cenote.functional.arguments import Operation, Types, choice, flag, given_array, real, whole
-from cenote.functional.choice.indexing import Invalid, as_index, index_input, made, mode_of
+from cenote.functional.choice.indexing import as_index, index_input, made, mode_of
 from cenote.functional.dispatch import call
-from cenote.functional.types import A, DLPack
+from cenote.functional.record import public
+from cenote.functional.types import A, DLPack, Invalid
 from cenote.kernels.selection.bags import NO_PADDING
 from cenote.ops.movement.embedding_bag import MODES, EmbeddingBag
 from cenote.ops.reduction.non_max_suppression import Nms
@@ -36,6 +37,7 @@ def parse_embedding_bag(types: Types, where: str, mode: Any, padding_idx: Any, i
     return made(EmbeddingBag(mode, padding, mode_of(where, invalid)), *types)
 
 
+@public
 def embedding_bag(
     input: DLPack,
     weight: A,
@@ -126,6 +128,7 @@ def parse_nms(types: Types, where: str, threshold: Any) -> Operation:
     return made(Nms(real(where, "iou_threshold", threshold)), boxes, scores)
 
 
+@public
 def nms(boxes: A, scores: DLPack, iou_threshold: float, *, threads: int | None = None) -> A:
     """Greedy non-maximum suppression as torchvision.ops.nms: the boxes to keep (int64), best score first.
 

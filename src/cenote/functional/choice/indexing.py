@@ -13,7 +13,7 @@ the last place. Indices are int32 or int64. Nothing outside of an array is ever 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +21,11 @@ from cenote.core.errors import ArgumentError, DTypeError, ShapeError, shown
 from cenote.core.types import TensorType
 from cenote.functional.arguments import Operation, Types, choice, flag, whole
 from cenote.functional.dispatch import call
-from cenote.functional.types import A, DLPack
+from cenote.functional.record import public
+from cenote.functional.types import A, DLPack, Invalid
 from cenote.kernels.selection.indices import MODES
 from cenote.ops.base import Op
 from cenote.ops.movement.indexing import Gather, GatherElements
-
-Invalid = Literal["raise", "clip", "wrap", "zero"]
 
 
 def axis_of(where: str, value: Any, rank: int, name: str = "dim") -> int:
@@ -79,6 +78,7 @@ def parse_embedding(types: Types, where: str, padding_idx: Any, invalid: Any) ->
     return made(Gather(0, mode_of(where, invalid), False, where), weight, indices)
 
 
+@public
 def embedding(
     input: DLPack,
     weight: A,
@@ -122,6 +122,7 @@ def parse_index_select(types: Types, where: str, dim: Any, invalid: Any) -> Oper
     return Operation(op, (given, (index.size,)), (shape,))
 
 
+@public
 def index_select(
     input: A,
     dim: int,
@@ -143,6 +144,7 @@ def parse_take(types: Types, where: str, invalid: Any) -> Operation:
     return Operation(op, ((x.size,), index.shape), (index.shape,))
 
 
+@public
 def take(
     input: A, index: DLPack, *, invalid: Invalid = "raise", out: A | None = None, threads: int | None = None
 ) -> A:
@@ -169,6 +171,7 @@ def parse_gather(types: Types, where: str, dim: Any, invalid: Any, negative: boo
     return made(op, x, index)
 
 
+@public
 def gather(
     input: A,
     dim: int,
@@ -187,6 +190,7 @@ def gather(
     return call(parse_gather, (input, as_index(index)), ("gather", dim, invalid, False), out, threads)
 
 
+@public
 def take_along_dim(
     input: A,
     indices: DLPack,

@@ -10,6 +10,7 @@ from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import INT64, Array, TensorType
 from cenote.functional.arguments import flag, given_array
 from cenote.functional.outputs import check_out
+from cenote.functional.record import public
 from cenote.functional.types import A, DLPack
 from cenote.ops.checks import broadcast_shapes
 from cenote.ops.movement.compaction import compacting, locating, offsets_of
@@ -18,6 +19,7 @@ from cenote.runtime.memory import empty_output
 from cenote.runtime.threads import resolve_threads
 
 
+@public
 def masked_select(input: A, mask: DLPack, *, out: A | None = None, threads: int | None = None) -> A:
     """The elements of `input` where `mask` (bool) holds, in row-major order, as a list; both broadcast.
 
@@ -58,6 +60,7 @@ def _handed(y: Array, given: Array | None, out: Any, restore: Restore) -> Any:
     return out
 
 
+@public
 def nonzero(input: A, *, as_tuple: bool = False, out: A | None = None, threads: int | None = None) -> Any:
     """The coordinates (int64) of the elements that are not zero, in row-major order: shape (count, axes).
 

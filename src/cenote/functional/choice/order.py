@@ -9,12 +9,13 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import Operation, Types, flag, given_array, type_of, whole
-from cenote.functional.choice.indexing import Invalid, axis_of, index_input, made, mode_of
+from cenote.functional.choice.indexing import axis_of, index_input, made, mode_of
 from cenote.functional.dispatch import call
 from cenote.functional.elementwise.formulas import named_type, type_name
 from cenote.functional.elementwise.recorder import Traced, run
+from cenote.functional.record import public
 from cenote.functional.scalars import number_as
-from cenote.functional.types import A, DLPack
+from cenote.functional.types import A, DLPack, Invalid
 from cenote.ops.base import Op
 from cenote.ops.checks import broadcast_shapes
 from cenote.ops.elementwise.where import Where
@@ -48,6 +49,7 @@ def parse_topk(types: Types, where: str, k: Any, dim: Any, largest: Any, sorted:
     return _ordered(Ordered(axis, flag(where, "largest", largest), count), x, shape)
 
 
+@public
 def topk(
     input: A,
     k: int,
@@ -77,6 +79,7 @@ def parse_sort(types: Types, where: str, dim: Any, descending: Any, stable: Any)
     return _ordered(Ordered(axis, flag(where, "descending", descending)), x, shape)
 
 
+@public
 def sort(
     input: A,
     dim: int = -1,
@@ -93,6 +96,7 @@ def sort(
     return call(parse_sort, (input,), ("sort", dim, descending, stable), out, threads)
 
 
+@public
 def argsort(
     input: A, dim: int = -1, descending: bool = False, *, stable: bool = False, threads: int | None = None
 ) -> A:
@@ -121,6 +125,7 @@ def parse_arg_reduce(types: Types, where: str, dim: Any, keepdim: Any, select_la
     return Operation(op, (shape,), (shown,))
 
 
+@public
 def argmax(
     input: A,
     dim: int | None = None,
@@ -138,6 +143,7 @@ def argmax(
     return call(parse_arg_reduce, (input,), ("argmax", dim, keepdim, select_last_index), out, threads)
 
 
+@public
 def argmin(
     input: A,
     dim: int | None = None,
@@ -164,6 +170,7 @@ def parse_where(types: Types, where: str) -> Operation:
     return made(Where(), *types)
 
 
+@public
 def where(condition: DLPack, input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
     """input where the condition (bool) holds, other elsewhere; all three broadcast.
 
@@ -190,6 +197,7 @@ def parse_one_hot(types: Types, name: str, classes: Any, dim: Any, invalid: Any)
     return made(op, indices, values)
 
 
+@public
 def one_hot(
     input: A,
     num_classes: int = -1,

@@ -10,11 +10,12 @@ import numpy as np
 from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.types import Array, TensorType
 from cenote.functional.arguments import Operation, Types, choice, flag, given_array, type_of
-from cenote.functional.choice.indexing import Invalid, as_index, axis_of, index_input, made, mode_of
+from cenote.functional.choice.indexing import as_index, axis_of, index_input, made, mode_of
 from cenote.functional.dispatch import call
 from cenote.functional.outputs import check_out
+from cenote.functional.record import public
 from cenote.functional.scalars import number_as
-from cenote.functional.types import A, DLPack
+from cenote.functional.types import A, DLPack, Invalid
 from cenote.ops.movement.scatter import ScatterElements
 from cenote.runtime.arrays import Restore
 
@@ -83,6 +84,7 @@ _TORCH_REDUCTIONS = {"add": "add", "multiply": "mul"}
 _REDUCE = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean"}
 
 
+@public
 def scatter(
     input: A,
     dim: int,
@@ -112,6 +114,7 @@ def scatter(
     return _scatter(name, (input, index, src), dim, reduction, invalid, out, threads)
 
 
+@public
 def scatter_add(
     input: A,
     dim: int,
@@ -126,6 +129,7 @@ def scatter_add(
     return _scatter("scatter_add", (input, index, src), dim, "add", invalid, out, threads)
 
 
+@public
 def scatter_reduce(
     input: A,
     dim: int,

@@ -17,6 +17,7 @@ from cenote.core.exact import exact_key
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, TensorType, is_float
 from cenote.functional.arguments import Operation, Types
 from cenote.functional.dispatch import call
+from cenote.functional.record import public
 from cenote.functional.scalars import held
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.elementwise.chain import Chain, Link
@@ -68,6 +69,7 @@ class Recorder:
         return Chain(len(self.inputs), tuple(links), tuple(self.scalars))
 
 
+@public
 class Traced:
     """An array of a function that is being recorded. It has operators and the functions of this module, no elements."""
 
@@ -315,6 +317,7 @@ class Fused:
         return operation_of(recorder, result)
 
 
+@public
 def fused(function: Callable[..., Any]) -> Fused:
     """A function of elementwise functions as one pass over memory.
 

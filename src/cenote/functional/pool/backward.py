@@ -11,248 +11,120 @@ again. Sums run in a fixed order: the same bits on every run. cenote.torch makes
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, Literal
-
-import numpy as np
+from collections.abc import Callable
+from typing import Any
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, TensorType
-from cenote.functional.arguments import Operation, form, layout_rank, semantics_named, type_of
+from cenote.functional.arguments import Operation, Types, form, semantics_named
 from cenote.functional.dispatch import Parser, call
-from cenote.functional.pool import adaptive, average, global_pools, lp, pyramid, regions, unpool, weighted
-from cenote.functional.pool import max as maximum
-from cenote.functional.types import A, DLPack, Layout2, Layout3, Numbers, Rules
-from cenote.ops.base import Op
-from cenote.ops.pool.gradient import IndexGradient, PoolGradient
-from cenote.ops.pool.sparse_gradient import SparseGradient
+from cenote.functional.kinds import ArrayKind, MapKind
+from cenote.functional.names import FAMILIES
+from cenote.functional.record import RECORDS, Parameter, Record, public, written
+from cenote.ops.pool.gradient import IndexGradient
 
 Function = Callable[..., Any]
 
 
-@cache
-def _backward_parser(parser: Parser, sparse: bool) -> Parser:
-    """A parser for the gradient of what `parser` gives: its inputs are grad_output and the pool's."""
+def _parser(record: Record) -> Parser:
+    """A parser for the gradient of a function: its inputs are grad_output and the function's."""
 
-    def parse(types: tuple[TensorType, ...], *arguments: Any) -> Operation:
+    def parse(types: Types, where: str, *values: object) -> Operation:
         grad, x = types[:2]
-        forward = parser(types[1:], *arguments)
+        forward = record.parse(types[1:], where, *values)
         shape = forward.shapes[0]
         if grad.shape != shape:
             raise ShapeError(
-                f"{arguments[0]}: grad_output must have the output's shape {list(shape)}, got {list(grad.shape)}"
+                f"{where}: grad_output must have the output's shape {list(shape)}, got {list(grad.shape)}"
             )
         batched = tuple(TensorType(t.dtype, s) for t, s in zip(types[1:], forward.batched, strict=True))
         above = forward.op.infer(*batched)[0].shape
-        op: Op = SparseGradient(forward.op) if sparse else PoolGradient(forward.op)
-        return Operation(op, (above, *forward.batched), (x.shape,))
+        assert record.gradient is not None, "asked for where there is one"
+        return Operation(record.gradient(forward.op), (above, *forward.batched), (x.shape,))
 
     return parse
 
 
-def _parse_indices(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Operation:
+def _parse_indices(
+    types: Types, where: str, rank: int, layout: object, semantics: object, plain: bool
+) -> Operation:
     """The gradient by given indices: inputs are grad_output, indices and the pool's input (for its shape)."""
-    layout, semantics, plain = rest
     grad, indices, x = types
     if indices.shape != grad.shape or indices.dtype != INT64:
         raise ShapeError(
             f"{where}: indices must be int64 of grad_output's shape {list(grad.shape)}, got {indices.dtype} "
             f"{list(indices.shape)}"
         )
-    above, below = (form(where, t.shape, rank, layout, plain) for t in (grad, x))
+    above, below = (form(where, t, rank, layout, plain) for t in (grad, x))
     rule = semantics_named(where, semantics).index
     op = IndexGradient(below.spatial, rule, below.channels_last)
     return Operation(op, (above.batched, above.batched, below.batched), (x.shape,))
 
 
-def _gradient_of(
-    forward: Function,
-    parser: Parser,
-    *,
-    indexed: bool = False,
-    sparse: bool = False,
-    plain: bool = True,
-    **fixed: Any,
-) -> Function:
-    """The backward function of `forward`, whose arguments `parser` reads.
-
-    What the parser takes after the inputs' types and the function's name are arguments of the function, by name, and
-    what is `fixed`: a number of spatial axes (`rank`; else the layout says it), or which function of a family this is.
-    `indexed`: it may be given indices. `plain`: it takes maps without batch and channels. Raises TypeError for a
-    parser that takes anything else.
-    """
-    signature = inspect.signature(forward)
-    wanted = tuple(inspect.signature(parser).parameters)[2:]
-    by_layout = "rank" in wanted and "rank" not in fixed
-    unknown = {*wanted, *fixed} - {*signature.parameters, *(fixed.keys() & set(wanted)), "rank"}
-    if unknown:
-        raise TypeError(f"{forward.__name__}: {sorted(unknown)} are no arguments of it and its parser")
-    name = f"{forward.__name__}_backward"
-    backward = _backward_parser(parser, sparse)
-    second = "indices" if "indices" in signature.parameters else None
+def _gradient(record: Record) -> Function:
+    """The function f_backward(grad_output, ...) of a record, with the arguments of f."""
+    name, parser = f"{record.name}_backward", _parser(record)
+    signature = inspect.signature(record.function)
+    arrays = [each.name for each in record.of(ArrayKind)]
 
     def function(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
-        if second and indices is not None:
-            kwargs[second], indices = indices, None
+        if "indices" in arrays and indices is not None:
+            kwargs["indices"], indices = indices, None
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentError(f"{name}: {error}") from None
         bound.apply_defaults()
-        given = {**bound.arguments, **fixed, "return_indices": False}
-        if by_layout:
-            given["rank"] = layout_rank(name, given["layout"])
-        inputs = (given["input"], given[second]) if second else (given["input"],)
-        if indices is not None:
-            if not indexed:
-                raise ArgumentError(f"{name}: takes no indices")
-            rest = (name, given["rank"], given["layout"], given["semantics"], plain)
-            return call(_parse_indices, (grad_output, indices, *inputs), rest, given["out"], given["threads"])
-        arguments = (name, *(_as_tuple(given[key]) for key in wanted))
-        return call(backward, (grad_output, *inputs), arguments, given["out"], given["threads"])
+        given = {**bound.arguments, "return_indices": False}
+        inputs = (grad_output, *(given[each] for each in arrays))
+        if indices is None:
+            arguments = (name, *(given[each.name] for each in record.arguments))
+            return call(parser, inputs, arguments, given["out"], given["threads"])
+        if not record.indexed:
+            raise ArgumentError(f"{name}: takes no indices")
+        (kind,) = (each.kind for each in record.of(MapKind))
+        layout, plain = given["layout"], isinstance(kind, MapKind) and kind.plain
+        rest = (name, record.rank_by(name, layout), layout, given["semantics"], plain)
+        return call(
+            _parse_indices, (grad_output, indices, given["input"]), rest, given["out"], given["threads"]
+        )
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
-        f"Gradient of {forward.__name__} with respect to its input: grad_output, then the arguments of "
-        f"{forward.__name__}."
+        f"Gradient of {record.name} with respect to its input: grad_output, then the arguments of "
+        f"{record.name}."
     )
     return function
 
 
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _of_regions(record: Record) -> Function:
+    """The gradient of a function whose arrays are made of what it is given."""
+    name = f"{record.name}_backward"
+    values = ", ".join(each.name for each in record.arguments)
+    line = f"call(parse, (grad_output, *arrays({name!r}, input, boxes)), ({name!r}, {values}), out, threads)"
+    names = {"call": call, "parse": _parser(record), "arrays": record.arrays}
+    signature = (Parameter("grad_output", "A"), *record.signature())
+    doc = f"Gradient of {record.name} with respect to its input; boxes get none."
+    return written(name, signature, "A", line, names, _of_regions, doc)
 
 
-max_pool1d_backward = _gradient_of(maximum.max_pool1d, maximum.parse_max, rank=1, largest=True, indexed=True)
-max_pool2d_backward = _gradient_of(maximum.max_pool2d, maximum.parse_max, rank=2, largest=True, indexed=True)
-max_pool3d_backward = _gradient_of(maximum.max_pool3d, maximum.parse_max, rank=3, largest=True, indexed=True)
-min_pool_backward = _gradient_of(maximum.min_pool, maximum.parse_max, largest=False, indexed=True)
-dilation_backward = _gradient_of(maximum.dilation, maximum.parse_morphology, largest=True)
-erosion_backward = _gradient_of(maximum.erosion, maximum.parse_morphology, largest=False)
-avg_pool1d_backward = _gradient_of(average.avg_pool1d, average.parse_average, rank=1)
-avg_pool2d_backward = _gradient_of(average.avg_pool2d, average.parse_average, rank=2)
-avg_pool3d_backward = _gradient_of(average.avg_pool3d, average.parse_average, rank=3)
-lp_pool1d_backward = _gradient_of(lp.lp_pool1d, lp.parse_lp, rank=1)
-lp_pool2d_backward = _gradient_of(lp.lp_pool2d, lp.parse_lp, rank=2)
-lp_pool3d_backward = _gradient_of(lp.lp_pool3d, lp.parse_lp, rank=3)
-adaptive_max_pool1d_backward = _gradient_of(
-    adaptive.adaptive_max_pool1d, adaptive.parse_adaptive_max, rank=1, indexed=True, plain=False
-)
-adaptive_max_pool2d_backward = _gradient_of(
-    adaptive.adaptive_max_pool2d, adaptive.parse_adaptive_max, rank=2, indexed=True, plain=False
-)
-adaptive_max_pool3d_backward = _gradient_of(
-    adaptive.adaptive_max_pool3d, adaptive.parse_adaptive_max, rank=3, indexed=True, plain=False
-)
-adaptive_avg_pool1d_backward = _gradient_of(
-    adaptive.adaptive_avg_pool1d, adaptive.parse_adaptive_average, rank=1
-)
-adaptive_avg_pool2d_backward = _gradient_of(
-    adaptive.adaptive_avg_pool2d, adaptive.parse_adaptive_average, rank=2
-)
-adaptive_avg_pool3d_backward = _gradient_of(
-    adaptive.adaptive_avg_pool3d, adaptive.parse_adaptive_average, rank=3
-)
-global_max_pool_backward = _gradient_of(global_pools.global_max_pool, global_pools.parse_global_max)
-global_avg_pool_backward = _gradient_of(global_pools.global_avg_pool, global_pools.parse_global_average)
-global_lp_pool_backward = _gradient_of(global_pools.global_lp_pool, global_pools.parse_global_lp)
-max_unpool1d_backward = _gradient_of(unpool.max_unpool1d, unpool.parse_unpool, rank=1, sparse=True)
-max_unpool2d_backward = _gradient_of(unpool.max_unpool2d, unpool.parse_unpool, rank=2, sparse=True)
-max_unpool3d_backward = _gradient_of(unpool.max_unpool3d, unpool.parse_unpool, rank=3, sparse=True)
-soft_pool_backward = _gradient_of(weighted.soft_pool, weighted.parse_soft)
-median_pool_backward = _gradient_of(weighted.median_pool, weighted.parse_median)
-gem_pool_backward = _gradient_of(weighted.gem_pool, weighted.parse_gem)
-stochastic_pool_backward = _gradient_of(weighted.stochastic_pool, weighted.parse_stochastic, indexed=True)
-blur_pool_backward = _gradient_of(weighted.blur_pool, weighted.parse_blur, sparse=True)
-spatial_pyramid_pool_backward = _gradient_of(pyramid.spatial_pyramid_pool, pyramid.parse_pyramid, sparse=True)
+def _by_indices(record: Record) -> Function:
+    """The gradient of a function by the indices that it gave, which alone say it."""
+    name = f"{record.name}_backward"
+    line = f"call(parse, (grad_output, indices, input), ({name!r}, {record.rank}, layout, 'torch', True), out, threads)"
+    arrays = Parameter("grad_output", "A"), Parameter("input", "A"), Parameter("indices", "DLPack")
+    shared = tuple(each for each in record.signature() if each.name in ("layout", "threads"))
+    signature = (*arrays, Parameter("out", "A | None", keyword=True, default=(None,)), *shared)
+    doc = f"Gradient of {record.name} by the indices that it gave (return_indices=True)."
+    return written(name, signature, "A", line, {"call": call, "parse": _parse_indices}, _by_indices, doc)
 
 
-def fractional_max_pool2d_backward(
-    grad_output: A,
-    input: A,
-    indices: DLPack,
-    *,
-    out: A | None = None,
-    layout: Layout2 = "NCHW",
-    threads: int | None = None,
-) -> A:
-    """Gradient of fractional_max_pool2d by the indices that it gave (return_indices=True)."""
-    arguments = ("fractional_max_pool2d_backward", 2, layout, "torch", True)
-    return call(_parse_indices, (grad_output, indices, input), arguments, out, threads)
-
-
-def fractional_max_pool3d_backward(
-    grad_output: A,
-    input: A,
-    indices: DLPack,
-    *,
-    out: A | None = None,
-    layout: Layout3 = "NCDHW",
-    threads: int | None = None,
-) -> A:
-    """Gradient of fractional_max_pool3d by the indices that it gave (return_indices=True)."""
-    arguments = ("fractional_max_pool3d_backward", 3, layout, "torch", True)
-    return call(_parse_indices, (grad_output, indices, input), arguments, out, threads)
-
-
-def _regions_backward(parser: Parser, where: str, grad: Any, input: Any, boxes: Any, *rest: Any) -> Any:
-    arguments, split, out, threads = rest
-    dtype = type_of(where, "input", input)
-    rois = regions.read_boxes(where, boxes, dtype)
-    arrays: tuple[Any, ...] = (grad, input, rois.astype(dtype))
-    if split:
-        images = rois[:, 0].astype(INT64)
-        arrays = (grad, input, np.ascontiguousarray(rois[:, 1:]).astype(dtype), images)
-    return call(_backward_parser(parser, True), arrays, (where, *arguments), out, threads)
-
-
-def roi_pool_backward(
-    grad_output: A,
-    input: A,
-    boxes: DLPack | Sequence[DLPack],
-    output_size: Numbers,
-    spatial_scale: float = 1.0,
-    *,
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
-    """Gradient of roi_pool with respect to its input; boxes get none."""
-    rest = ((output_size, spatial_scale, False), False, out, threads)
-    return _regions_backward(regions.parse_roi_pool, "roi_pool_backward", grad_output, input, boxes, *rest)
-
-
-def ps_roi_pool_backward(
-    grad_output: A,
-    input: A,
-    boxes: DLPack | Sequence[DLPack],
-    output_size: Numbers,
-    spatial_scale: float = 1.0,
-    *,
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
-    """Gradient of ps_roi_pool with respect to its input; boxes get none."""
-    rest = ((output_size, spatial_scale, True), False, out, threads)
-    return _regions_backward(regions.parse_roi_pool, "ps_roi_pool_backward", grad_output, input, boxes, *rest)
-
-
-def roi_align_backward(
-    grad_output: A,
-    input: A,
-    boxes: DLPack | Sequence[DLPack],
-    output_size: Numbers,
-    spatial_scale: float = 1.0,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
-    *,
-    mode: Literal["max", "avg"] = "avg",
-    out: A | None = None,
-    threads: int | None = None,
-    semantics: Rules = "torch",
-) -> A:
-    """Gradient of roi_align with respect to its input; boxes get none."""
-    arguments = (output_size, spatial_scale, sampling_ratio, aligned, mode, semantics)
-    rest = (arguments, True, out, threads)
-    return _regions_backward(regions.parse_align, "roi_align_backward", grad_output, input, boxes, *rest)
+for _family in FAMILIES:
+    if _family.startswith("pool.") and not __name__.endswith(_family):
+        importlib.import_module(f"cenote.functional.{_family}")
+for _record in RECORDS.values():
+    if _record.gradient or _record.indexed:
+        _make = _by_indices if not _record.gradient else _of_regions if _record.arrays else _gradient
+        globals()[f"{_record.name}_backward"] = public(_make(_record))

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Annotated
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, shown
-from cenote.core.types import TensorType, is_float
-from cenote.functional.arguments import (
-    Form,
-    Operation,
-    flag,
-    form,
-    given_array,
-    numbers,
-    real,
-    refuse_empty,
-    seed_of,
-)
-from cenote.functional.dispatch import call
-from cenote.functional.types import A, DLPack, Layout2, Layout3, Numbers
+from cenote.core.types import FLOAT32, Array, TensorType, is_float
+from cenote.functional.arguments import Form, Operation, form, given_array, numbers, real, seed_of
+from cenote.functional.kinds import ArrayKind, Early, Map
+from cenote.functional.record import function
+from cenote.functional.types import Numbers
 from cenote.ops.pool.fractional import FractionalMaxPool
 from cenote.ops.pool.weighted import uniform
 
+Seed = Annotated[int, Early("int")]
+Samples = Annotated[TensorType, ArrayKind("DLPack")]
+Ratio = float | Sequence[float]
 
-def _sizes(where: str, spatial: tuple[int, ...], output_size: Any, output_ratio: Any) -> tuple[int, ...]:
+
+def _sizes(
+    where: str, spatial: tuple[int, ...], output_size: Numbers | None, output_ratio: Ratio | None
+) -> tuple[int, ...]:
     rank = len(spatial)
     if (output_size is None) == (output_ratio is None):
         given = "both" if output_size is not None else "neither"
@@ -42,85 +39,40 @@ def _sizes(where: str, spatial: tuple[int, ...], output_size: Any, output_ratio:
     return tuple(int(extent * ratio) for extent, ratio in zip(spatial, parsed, strict=True))
 
 
-def _parse(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Operation:
-    kernel_size, output_size, output_ratio, return_indices, layout = rest
-    x, samples = types
-    window = numbers(where, "kernel_size", kernel_size, rank, 1)
-    indices = flag(where, "return_indices", return_indices)
-    shape = form(where, x.shape, rank, layout)
-    refuse_empty(where, shape)
-    output = _sizes(where, shape.spatial, output_size, output_ratio)
-    op = FractionalMaxPool(window, output, indices, shape.channels_last)
-    draws = TensorType(samples.dtype, (shape.batched[0], shape.channels, rank))
-    if samples.size != draws.size or samples.shape[-1:] != (rank,):
-        raise ShapeError(
-            f"{where}: _random_samples must have shape {list(draws.shape)}, got {list(samples.shape)}"
-        )
-    outputs = op.infer(TensorType(x.dtype, shape.batched), draws)
-    return Operation(op, (shape.batched, draws.shape), tuple(shape.restore(y.shape) for y in outputs))
-
-
-def _fractional(
-    where: str,
-    rank: int,
-    input: Any,
-    samples: Any,
-    seed: Any,
-    layout: Any,
-    rest: tuple[Any, ...],
-    out: Any,
-    threads: Any,
-) -> Any:
-    array, _ = given_array(where, "input", input)
-    shape = form(where, array.shape, rank, layout)
-    if samples is None:
-        samples = _draw(
-            where, shape, seed, dtype if is_float(dtype := array.dtype.newbyteorder("=")) else np.float32
-        )
-    elif seed is not None:
+def _with_samples(
+    where: str, rank: int, layout: object, input: object, _random_samples: object, seed: object
+) -> tuple[object, object]:
+    """The input and its samples, drawn where there are none: one offset per plane and axis."""
+    if _random_samples is not None and seed is not None:
         raise ArgumentError(f"{where}: give either _random_samples or seed, not both")
-    return call(_parse, (input, samples), (where, rank, *rest, layout), out, threads)
+    array, _ = given_array(where, "input", input)
+    dtype = array.dtype.newbyteorder("=")
+    shape = form(where, TensorType(dtype, array.shape), rank, layout)
+    return input, _draw(where, shape, seed) if _random_samples is None else _random_samples
 
 
-def _draw(where: str, shape: Form, seed: Any, dtype: Any) -> Any:
-    """One offset per plane and axis; narrow types are drawn below 1 after rounding."""
+def _draw(where: str, shape: Form, seed: object) -> Array:
+    """Samples in the input's type; narrow ones are drawn below 1 after rounding."""
     if seed is None:
         seed = int(np.random.default_rng().integers(0, 1 << 63))
     key = seed_of(where, seed)
     count = (shape.batched[0], shape.channels, shape.rank)
     draws = uniform(np.arange(int(np.prod(count))), key).reshape(count)
-    return (
-        (np.floor(draws * 128) / 128).astype(dtype) if np.dtype(dtype).itemsize == 2 else draws.astype(dtype)
-    )
+    dtype = shape.dtype if is_float(shape.dtype) else FLOAT32
+    return (np.floor(draws * 128) / 128).astype(dtype) if dtype.itemsize == 2 else draws.astype(dtype)
 
 
-@overload
-def fractional_max_pool2d(
-    input: A, kernel_size: Numbers, output_size: Numbers | None = ...,
-    output_ratio: float | Sequence[float] | None = ..., return_indices: Literal[False] = ...,
-    _random_samples: DLPack | None = ..., *, seed: int | None = ..., out: A | None = ...,
-    layout: Layout2 = ..., threads: int | None = ...,
-) -> A: ...  # fmt: skip
-@overload
-def fractional_max_pool2d(
-    input: A, kernel_size: Numbers, output_size: Numbers | None = ...,
-    output_ratio: float | Sequence[float] | None = ..., return_indices: bool = ...,
-    _random_samples: DLPack | None = ..., *, seed: int | None = ..., out: A | tuple[A, A] | None = ...,
-    layout: Layout2 = ..., threads: int | None = ...,
-) -> Any: ...  # fmt: skip
-def fractional_max_pool2d(
-    input: A,
-    kernel_size: Numbers,
-    output_size: Numbers | None = None,
-    output_ratio: float | Sequence[float] | None = None,
-    return_indices: bool = False,
-    _random_samples: DLPack | None = None,
-    *,
-    seed: int | None = None,
-    out: A | tuple[A, A] | None = None,
-    layout: Layout2 = "NCHW",
-    threads: int | None = None,
-) -> Any:
+@function(
+    ranks=(2, 3),
+    twins="As fractional_max_pool2d over three spatial axes; samples (N, C, 3) are for depth, height, width.",
+    indexed=True,
+    arrays=_with_samples,
+)
+def fractional_max_pool(
+    input: Map, kernel_size: Numbers, output_size: Numbers | None = None,
+    output_ratio: float | Sequence[float] | None = None, return_indices: bool = False,
+    _random_samples: Samples | None = None, *, seed: Seed | None = None,
+) -> Operation:  # fmt: skip
     """Largest values of windows at pseudo-random steps, as torch.nn.functional.fractional_max_pool2d.
 
     output_size, output_ratio  exactly one of them: extents, or fractions of the input's between 0 and 1
@@ -129,37 +81,16 @@ def fractional_max_pool2d(
                                either every call draws anew
     input, kernel_size, return_indices, out, layout, threads: see max_pool2d
     """
-    rest = (kernel_size, output_size, output_ratio, return_indices)
-    return _fractional("fractional_max_pool2d", 2, input, _random_samples, seed, layout, rest, out, threads)
-
-
-@overload
-def fractional_max_pool3d(
-    input: A, kernel_size: Numbers, output_size: Numbers | None = ...,
-    output_ratio: float | Sequence[float] | None = ..., return_indices: Literal[False] = ...,
-    _random_samples: DLPack | None = ..., *, seed: int | None = ..., out: A | None = ...,
-    layout: Layout3 = ..., threads: int | None = ...,
-) -> A: ...  # fmt: skip
-@overload
-def fractional_max_pool3d(
-    input: A, kernel_size: Numbers, output_size: Numbers | None = ...,
-    output_ratio: float | Sequence[float] | None = ..., return_indices: bool = ...,
-    _random_samples: DLPack | None = ..., *, seed: int | None = ..., out: A | tuple[A, A] | None = ...,
-    layout: Layout3 = ..., threads: int | None = ...,
-) -> Any: ...  # fmt: skip
-def fractional_max_pool3d(
-    input: A,
-    kernel_size: Numbers,
-    output_size: Numbers | None = None,
-    output_ratio: float | Sequence[float] | None = None,
-    return_indices: bool = False,
-    _random_samples: DLPack | None = None,
-    *,
-    seed: int | None = None,
-    out: A | tuple[A, A] | None = None,
-    layout: Layout3 = "NCDHW",
-    threads: int | None = None,
-) -> Any:
-    """As fractional_max_pool2d over three spatial axes; samples (N, C, 3) are for depth, height, width."""
-    rest = (kernel_size, output_size, output_ratio, return_indices)
-    return _fractional("fractional_max_pool3d", 3, input, _random_samples, seed, layout, rest, out, threads)
+    where, rank = input.where, input.rank
+    window = numbers(where, "kernel_size", kernel_size, rank, 1)
+    op = FractionalMaxPool(
+        window, _sizes(where, input.spatial, output_size, output_ratio), return_indices, input.channels_last
+    )
+    assert _random_samples is not None, "drawn where there are none"
+    draws = TensorType(_random_samples.dtype, (input.batched[0], input.channels, rank))
+    if _random_samples.size != draws.size or _random_samples.shape[-1:] != (rank,):
+        raise ShapeError(
+            f"{where}: _random_samples must have shape {list(draws.shape)}, got {list(_random_samples.shape)}"
+        )
+    outputs = op.infer(input.type, draws)
+    return Operation(op, (input.batched, draws.shape), tuple(input.restore(y.shape) for y in outputs))

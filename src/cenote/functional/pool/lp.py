@@ -2,74 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from cenote.functional.arguments import (
-    TORCH,
-    Operation,
-    Types,
-    WindowArguments,
-    accumulation,
-    operation_on,
-    real,
-    rules_of,
-    window_fields,
-)
-from cenote.functional.dispatch import call
-from cenote.functional.types import A, Accumulate, Layout1, Layout2, Layout3, Numbers, Padding, Rules
+from cenote.functional.arguments import TORCH, WindowArguments
+from cenote.functional.kinds import Map, Rules
+from cenote.functional.record import function
+from cenote.functional.types import Accumulate, Numbers, Padding
+from cenote.ops.pool.gradient import PoolGradient
 from cenote.ops.pool.lp import LpPool
 
 
-def parse_lp(
-    types: Types, where: str, rank: int, norm_type: Any, kernel_size: Any, stride: Any, ceil_mode: Any, padding: Any,
-    dilation: Any, layout: Any, semantics: Any, accumulate: Any,
-) -> Operation:  # fmt: skip
-    """Norms of windows."""
-    rules, _ = rules_of(where, TORCH.name if semantics is None else semantics, None)
-    p = real(where, "norm_type", norm_type)
-    arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
-    shape, fields = window_fields(where, rank, arguments, layout, rules, types[0])
-    way = accumulation(where, accumulate, types[0].dtype)
-    signed = rules.signed_powers and semantics is not None
-    op = LpPool(**fields, p=p, signed_powers=signed, accumulate=way)
-    return operation_on(op, types[0], shape)
-
-
-def lp_pool1d(
-    input: A,
-    norm_type: float,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    ceil_mode: bool = False,
-    *,
-    padding: Padding = 0,
-    dilation: Numbers = 1,
-    out: A | None = None,
-    layout: Layout1 = "NCL",
-    threads: int | None = None,
-    semantics: Rules | None = None,
-    accumulate: Accumulate | None = None,
-) -> A:
-    """Lp norm of each window over 1 spatial axis: see lp_pool2d. Layouts: NCL, NLC, L."""
-    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics, accumulate)
-    return call(parse_lp, (input,), ("lp_pool1d", 1, *rest), out, threads)
-
-
-def lp_pool2d(
-    input: A,
-    norm_type: float,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    ceil_mode: bool = False,
-    *,
-    padding: Padding = 0,
-    dilation: Numbers = 1,
-    out: A | None = None,
-    layout: Layout2 = "NCHW",
-    threads: int | None = None,
-    semantics: Rules | None = None,
-    accumulate: Accumulate | None = None,
-) -> A:
+@function(
+    ranks=(1, 2, 3),
+    twins="Lp norm of each window over {axes}: see lp_pool2d. Layouts: {layouts}.",
+    gradient=PoolGradient,
+)
+def lp_pool(
+    input: Map, norm_type: float, kernel_size: Numbers, stride: Numbers | None = None, ceil_mode: bool = False, *,
+    padding: Padding = 0, dilation: Numbers = 1, semantics: Rules | None = None, accumulate: Accumulate | None = None,
+) -> LpPool:  # fmt: skip
     """(sum |x|^p)^(1/p) of each window of (N, C, H, W), (C, H, W) or (H, W); p = norm_type, inf for the largest |x|.
 
     The arguments are those of torch.nn.functional.lp_pool2d, and padding and dilation as in max_pool2d. Without
@@ -81,25 +30,8 @@ def lp_pool2d(
     squares of float32 beyond 1.8e19 do, and those below 1e-23 vanish: accumulate="float64" takes them in float64
     ("compensated": see avg_pool2d). Powers other than 1 and 2 are float64 anyway.
     """
-    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics, accumulate)
-    return call(parse_lp, (input,), ("lp_pool2d", 2, *rest), out, threads)
-
-
-def lp_pool3d(
-    input: A,
-    norm_type: float,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    ceil_mode: bool = False,
-    *,
-    padding: Padding = 0,
-    dilation: Numbers = 1,
-    out: A | None = None,
-    layout: Layout3 = "NCDHW",
-    threads: int | None = None,
-    semantics: Rules | None = None,
-    accumulate: Accumulate | None = None,
-) -> A:
-    """Lp norm of each window over 3 spatial axes: see lp_pool2d. Layouts: NCDHW, NDHWC, DHW."""
-    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics, accumulate)
-    return call(parse_lp, (input,), ("lp_pool3d", 3, *rest), out, threads)
+    fields = input.windows(
+        WindowArguments(kernel_size, stride, padding, dilation, ceil_mode), semantics or TORCH
+    )
+    signed = semantics is not None and semantics.signed_powers
+    return LpPool(**fields, p=norm_type, signed_powers=signed, accumulate=input.summed(accumulate))

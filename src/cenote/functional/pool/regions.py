@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
-from cenote.core.types import INT64, Array, is_float
-from cenote.functional.arguments import (
-    Operation,
-    Types,
-    choice,
-    flag,
-    given_array,
-    numbers,
-    real,
-    semantics_named,
-    type_of,
-    whole,
-)
-from cenote.functional.dispatch import call
-from cenote.functional.types import A, DLPack, Numbers, Rules
+from cenote.core.types import INT64, Array, TensorType, is_float
+from cenote.functional.arguments import TORCH, given_array, numbers, type_of
+from cenote.functional.kinds import Array as Given
+from cenote.functional.kinds import ArrayKind, Name, Rules, Word
+from cenote.functional.record import function
+from cenote.functional.types import Numbers
+from cenote.ops.pool.sparse_gradient import SparseGradient
 from cenote.ops.roi.align import MODES, RoiAlign
 from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool
 
+Boxes = Annotated[TensorType, ArrayKind("DLPack | Sequence[DLPack]")]
+Mode = Annotated[str, Word("Literal['max', 'avg']", allowed=MODES)]
 
-def _output(where: str, output_size: Any) -> tuple[int, int]:
+
+def _output(where: str, output_size: Numbers) -> tuple[int, int]:
     height, width = numbers(where, "output_size", output_size, 2, 1)
     return height, width
 
 
-def _scale(where: str, spatial_scale: Any) -> float:
-    value = real(where, "spatial_scale", spatial_scale)
+def _scale(where: str, value: float) -> float:
     if not 0 < value < float("inf"):
         raise ArgumentError(f"{where}: spatial_scale must be positive, got {value}")
     return value
 
 
-def read_boxes(where: str, boxes: Any, dtype: Any) -> Array:
+def _boxes(where: str, boxes: object, dtype: np.dtype[Any]) -> Array:
     """(R, 5) of (image, x1, y1, x2, y2), in the input's type, from that or a sequence of (R_i, 4), one per image."""
     if isinstance(boxes, list | tuple):
         parts = []
@@ -58,56 +51,33 @@ def read_boxes(where: str, boxes: Any, dtype: Any) -> Array:
     return array
 
 
-def _array(where: str, value: Any) -> Array:
+def _array(where: str, value: object) -> Array:
     array, _ = given_array(where, "boxes", value)
     if not is_float(array.dtype) and array.dtype.kind not in "iu":
         raise InputError(f"{where}: boxes must be numbers, got {array.dtype}")
     return array
 
 
-def parse_roi_pool(
-    types: Types, where: str, output_size: Any, spatial_scale: Any, position_sensitive: bool
-) -> Operation:
-    """The largest values, or (position-sensitive) the means, of bins of regions."""
-    kind = PsRoiPool if position_sensitive else MaxRoiPool
-    op = kind(_output(where, output_size), _scale(where, spatial_scale))
-    (y,) = op.infer(*types)
-    return Operation(op, tuple(t.shape for t in types), (y.shape,))
+def _with_boxes(where: str, input: object, boxes: object) -> tuple[object, ...]:
+    """The input and boxes of its type."""
+    dtype = type_of(where, "input", input)
+    return input, _boxes(where, boxes, dtype).astype(dtype)
 
 
-def parse_align(
-    types: Types,
-    where: str,
-    output_size: Any,
-    spatial_scale: Any,
-    sampling_ratio: Any,
-    aligned: Any,
-    mode: Any,
-    semantics: Any,
-) -> Operation:
-    """Samples of regions."""
-    rules = semantics_named(where, semantics)
-    op = RoiAlign(
-        _output(where, output_size),
-        _scale(where, spatial_scale),
-        max(0, whole(where, "sampling_ratio", sampling_ratio)),
-        flag(where, "aligned", aligned),
-        choice(where, "mode", mode, MODES),
-        max_of_terms=rules.name == "onnx",
-    )
-    (y,) = op.infer(*types)
-    return Operation(op, tuple(t.shape for t in types), (y.shape,))
+def _with_images(where: str, input: object, boxes: object) -> tuple[object, ...]:
+    """The input, corners of its type, and the numbers of their images."""
+    dtype = type_of(where, "input", input)
+    rois = _boxes(where, boxes, dtype)
+    images = rois[:, 0].astype(np.float64)
+    if (images != np.floor(images)).any():
+        raise InputError(f"{where}: boxes name images by whole numbers")
+    return input, np.ascontiguousarray(rois[:, 1:]).astype(dtype), images.astype(INT64)
 
 
+@function(gradient=SparseGradient, arrays=_with_boxes)
 def roi_pool(
-    input: A,
-    boxes: DLPack | Sequence[DLPack],
-    output_size: Numbers,
-    spatial_scale: float = 1.0,
-    *,
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
+    where: Name, input: Given, boxes: Boxes, output_size: Numbers, spatial_scale: float = 1.0
+) -> MaxRoiPool:
     """Largest value in each of output_size bins of each box: (R, C, *output_size), as torchvision.ops.roi_pool.
 
     input          (N, C, H, W), float
@@ -117,44 +87,26 @@ def roi_pool(
     Both corners belong to a box; it is at least one pixel. Empty bins give 0. NaN propagates. Raises InputError for a
     box of an image that does not exist or with coordinates that are not finite.
     """
-    dtype = type_of("roi_pool", "input", input)
-    rois = read_boxes("roi_pool", boxes, dtype).astype(dtype)
-    return call(parse_roi_pool, (input, rois), ("roi_pool", output_size, spatial_scale, False), out, threads)
+    return MaxRoiPool(_output(where, output_size), _scale(where, spatial_scale))
 
 
+@function(gradient=SparseGradient, arrays=_with_boxes)
 def ps_roi_pool(
-    input: A,
-    boxes: DLPack | Sequence[DLPack],
-    output_size: Numbers,
-    spatial_scale: float = 1.0,
-    *,
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
+    where: Name, input: Given, boxes: Boxes, output_size: Numbers, spatial_scale: float = 1.0
+) -> PsRoiPool:
     """Position-sensitive mean: bin (i, j) of channel c averages channel (c bins_h + i) bins_w + j of the input, whose
     channels must be a multiple of the bins. As torchvision.ops.ps_roi_pool on the GPU: its CPU code leaves out the
     last row and column of the map. Arguments as in roi_pool; the second corner does not belong to a box.
     """
-    dtype = type_of("ps_roi_pool", "input", input)
-    rois = read_boxes("ps_roi_pool", boxes, dtype).astype(dtype)
-    return call(
-        parse_roi_pool, (input, rois), ("ps_roi_pool", output_size, spatial_scale, True), out, threads
-    )
+    return PsRoiPool(_output(where, output_size), _scale(where, spatial_scale))
 
 
+@function(gradient=SparseGradient, arrays=_with_images)
 def roi_align(
-    input: A,
-    boxes: DLPack | Sequence[DLPack],
-    output_size: Numbers,
-    spatial_scale: float = 1.0,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
-    *,
-    mode: Literal["max", "avg"] = "avg",
-    out: A | None = None,
-    threads: int | None = None,
-    semantics: Rules = "torch",
-) -> A:
+    where: Name, input: Given, boxes: Boxes, output_size: Numbers, spatial_scale: float = 1.0,
+    sampling_ratio: int = -1, aligned: bool = False, *, mode: Mode = "avg",
+    semantics: Rules = TORCH,
+) -> RoiAlign:  # fmt: skip
     """Mean (mode="avg") or largest (mode="max") of bilinear samples in each bin of each box, as
     torchvision.ops.roi_align: (R, C, *output_size).
 
@@ -165,11 +117,7 @@ def roi_align(
                     defines it; the others the largest sample
     input, boxes, spatial_scale: see roi_pool. Samples further than 1 outside of the map count as 0.
     """
-    dtype = type_of("roi_align", "input", input)
-    rois = read_boxes("roi_align", boxes, dtype)
-    images = rois[:, 0].astype(np.float64)
-    if (images != np.floor(images)).any():
-        raise InputError("roi_align: boxes name images by whole numbers")
-    arrays = input, np.ascontiguousarray(rois[:, 1:]).astype(dtype), images.astype(INT64)
-    rest = (output_size, spatial_scale, sampling_ratio, aligned, mode, semantics)
-    return call(parse_align, arrays, ("roi_align", *rest), out, threads)
+    return RoiAlign(
+        _output(where, output_size), _scale(where, spatial_scale), max(0, sampling_ratio), aligned, mode,
+        max_of_terms=semantics.name == "onnx",
+    )  # fmt: skip

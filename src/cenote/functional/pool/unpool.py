@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError, shown
 from cenote.core.types import INT64, TensorType
-from cenote.functional.arguments import (
-    Operation,
-    Types,
-    form,
-    numbers,
-    refuse_empty,
-    rules_of,
-    strides,
-    whole,
-)
-from cenote.functional.dispatch import call
-from cenote.functional.types import A, DLPack, Layout1, Layout2, Layout3, Numbers, Rules
+from cenote.functional.arguments import TORCH, Operation, numbers, strides, whole
+from cenote.functional.kinds import Kind, Map, Other, Rules
+from cenote.functional.record import function
+from cenote.functional.types import Numbers
+from cenote.ops.pool.sparse_gradient import SparseGradient
 from cenote.ops.pool.unpool import MaxUnpool
 
-
-def parse_unpool(
-    types: Types, where: str, rank: int, kernel_size: Any, stride: Any, padding: Any, output_size: Any, layout: Any,
-    semantics: Any,
-) -> Operation:  # fmt: skip
-    """Values put where indices say."""
-    x, indices = types
-    rules, _ = rules_of(where, semantics, None)
-    window = numbers(where, "kernel_size", kernel_size, rank, 1)
-    step = strides(where, stride, window, rules)
-    pads = tuple((pad, pad) for pad in numbers(where, "padding", padding, rank, 0))
-    if indices.dtype != INT64:
-        raise DTypeError(f"{where}: indices must be int64, got {indices.dtype}")
-    if indices.shape != x.shape:
-        raise ShapeError(
-            f"{where}: expected shape of indices to be that of input, {list(x.shape)}, got {list(indices.shape)}"
-        )
-    shape = form(where, x.shape, rank, layout)
-    refuse_empty(where, shape)
-    op = MaxUnpool(window, step, pads, (), rules.index, shape.channels_last)
-    default = op.default_size(shape.spatial)
-    output = _output(where, output_size, default, step, rules.name, shape.channels_last)
-    op = MaxUnpool(window, step, pads, output, rules.index, shape.channels_last)
-    (y,) = op.infer(TensorType(x.dtype, shape.batched), TensorType(INT64, shape.batched))
-    return Operation(op, (shape.batched, shape.batched), (shape.restore(y.shape),))
+Size = Annotated[Any, Kind("Numbers", key="as_tuple")]
 
 
 def _output(
-    where: str, value: Any, default: tuple[int, ...], step: tuple[int, ...], rules: str, channels_last: bool
+    where: str,
+    value: Numbers | None,
+    default: tuple[int, ...],
+    step: tuple[int, ...],
+    rules: str,
+    channels_last: bool,
 ) -> tuple[int, ...]:
     """The spatial extents of the output; PyTorch's must lie less than a stride from the default."""
     rank = len(default)
@@ -72,38 +46,13 @@ def _output(
     return output
 
 
-def max_unpool1d(
-    input: A,
-    indices: DLPack,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    padding: Numbers = 0,
-    output_size: Numbers | None = None,
-    *,
-    out: A | None = None,
-    layout: Layout1 = "NCL",
-    threads: int | None = None,
-    semantics: Rules = "torch",
-) -> A:
-    """Partial inverse of max_pool1d: see max_unpool2d."""
-    size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
-    rest = (kernel_size, stride, padding, size, layout, semantics)
-    return call(parse_unpool, (input, indices), ("max_unpool1d", 1, *rest), out, threads)
-
-
-def max_unpool2d(
-    input: A,
-    indices: DLPack,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    padding: Numbers = 0,
-    output_size: Numbers | None = None,
-    *,
-    out: A | None = None,
-    layout: Layout2 = "NCHW",
-    threads: int | None = None,
-    semantics: Rules = "torch",
-) -> A:
+@function(
+    ranks=(1, 2, 3), twins="Partial inverse of max_pool{rank}d: see max_unpool2d.", gradient=SparseGradient
+)
+def max_unpool(
+    input: Map, indices: Other, kernel_size: Numbers, stride: Numbers | None = None, padding: Numbers = 0,
+    output_size: Size | None = None, *, semantics: Rules = TORCH,
+) -> Operation:  # fmt: skip
     """Write each value to the place its index names, zeros elsewhere, as torch.nn.functional.max_unpool2d.
 
     input, indices  what max_pool2d with return_indices gave, of one shape; indices int64, counting as `semantics` say
@@ -115,25 +64,20 @@ def max_unpool2d(
     Where indices are equal the last value in row-major order stays, always. Negative indices and those outside of the
     plane raise InputError.
     """
-    size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
-    rest = (kernel_size, stride, padding, size, layout, semantics)
-    return call(parse_unpool, (input, indices), ("max_unpool2d", 2, *rest), out, threads)
-
-
-def max_unpool3d(
-    input: A,
-    indices: DLPack,
-    kernel_size: Numbers,
-    stride: Numbers | None = None,
-    padding: Numbers = 0,
-    output_size: Numbers | None = None,
-    *,
-    out: A | None = None,
-    layout: Layout3 = "NCDHW",
-    threads: int | None = None,
-    semantics: Rules = "torch",
-) -> A:
-    """Partial inverse of max_pool3d: see max_unpool2d."""
-    size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
-    rest = (kernel_size, stride, padding, size, layout, semantics)
-    return call(parse_unpool, (input, indices), ("max_unpool3d", 3, *rest), out, threads)
+    where, rank = input.where, input.rank
+    window = numbers(where, "kernel_size", kernel_size, rank, 1)
+    step = strides(where, stride, window, semantics)
+    pads = tuple((pad, pad) for pad in numbers(where, "padding", padding, rank, 0))
+    if indices.dtype != INT64:
+        raise DTypeError(f"{where}: indices must be int64, got {indices.dtype}")
+    given = input.restore(input.batched)
+    if indices.shape != given:
+        raise ShapeError(
+            f"{where}: expected shape of indices to be that of input, {list(given)}, got {list(indices.shape)}"
+        )
+    op = MaxUnpool(window, step, pads, (), semantics.index, input.channels_last)
+    default = op.default_size(input.spatial)
+    output = _output(where, output_size, default, step, semantics.name, input.channels_last)
+    op = MaxUnpool(window, step, pads, output, semantics.index, input.channels_last)
+    (y,) = op.infer(input.type, TensorType(INT64, input.batched))
+    return Operation(op, (input.batched, input.batched), (input.restore(y.shape),))

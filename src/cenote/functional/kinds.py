@@ -1,0 +1,114 @@
+"""Kinds of arguments: what the parameters of a function's record may be, and how they are read (`record.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cenote.core.types import TensorType
+from cenote.functional.arguments import Form, Semantics, choice, flag, real, semantics_named, whole
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an argument may be. `text`: the annotation that callers see, where it is not the one that is written.
+
+    `key`: what the caller's value goes through before it becomes a part of the call's key: `as_tuple`, for sequences of
+    any kind.
+    """
+
+    text: str = ""
+    key: str = ""
+
+    def read(self, where: str, name: str, value: Any) -> object:
+        """The checked value; None is not given to a kind whose annotation allows it. Raises ArgumentError."""
+        return value
+
+
+ANY = Kind()
+"""What is not looked at."""
+
+
+class Flag(Kind):
+    """True or False."""
+
+    def read(self, where: str, name: str, value: Any) -> bool:
+        return flag(where, name, value)
+
+
+@dataclass(frozen=True)
+class Whole(Kind):
+    """A whole number within limits, both included."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def read(self, where: str, name: str, value: Any) -> int:
+        return whole(where, name, value, self.low, self.high)
+
+
+class Wholes(Whole):
+    """A whole number, or a list or tuple of them, within limits."""
+
+    def read(self, where: str, name: str, value: Any) -> tuple[int, ...]:  # type: ignore[override]  # several
+        values = value if isinstance(value, list | tuple) else (value,)
+        return tuple(whole(where, name, each, self.low, self.high) for each in values)
+
+
+class Real(Kind):
+    """A real number."""
+
+    def read(self, where: str, name: str, value: Any) -> float:
+        return real(where, name, value)
+
+
+@dataclass(frozen=True)
+class Word(Kind):
+    """One of some words."""
+
+    allowed: Sequence[str] = ()
+
+    def read(self, where: str, name: str, value: Any) -> str:
+        return choice(where, name, value, self.allowed)
+
+
+class RulesKind(Kind):
+    def read(self, where: str, name: str, value: Any) -> Semantics:
+        return semantics_named(where, value)
+
+
+@dataclass(frozen=True)
+class ArrayKind(Kind):
+    """An array, of which the body sees the type."""
+
+
+@dataclass(frozen=True)
+class MapKind(ArrayKind):
+    """An array of batch, channels and spatial axes, in a `layout`. `plain`: it may lack batch and channels without
+    being asked to; `empty`: no axis need have elements."""
+
+    plain: bool = True
+    empty: bool = False
+
+
+class Early(Kind):
+    """What only the record's `arrays` looks at: it is no part of a call's key, and the body gets None."""
+
+
+class Hidden(Kind):
+    """What the body is told of its call; callers do not see it."""
+
+
+Array = Annotated[TensorType, ArrayKind("A")]
+"""An array of the caller's kind."""
+Other = Annotated[TensorType, ArrayKind("DLPack")]
+"""An array of any library."""
+Map = Annotated[Form, MapKind("A")]
+EmptyMap = Annotated[Form, MapKind("A", empty=True)]
+BatchedMap = Annotated[Form, MapKind("A", plain=False, empty=True)]
+Rules = Annotated[Semantics, RulesKind()]
+Name = Annotated[str, Hidden("name")]
+"""The function's name, for errors."""
+Rank = Annotated[int, Hidden("rank")]
+"""The number of spatial axes."""
