@@ -5,8 +5,8 @@
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsIndex, overload
 
+from cenote.functional.elementwise.chains import fused as fused
 from cenote.functional.elementwise.recorder import Traced as Traced
-from cenote.functional.elementwise.recorder import fused as fused
 from cenote.functional.types import A, Accumulate, ConvPadding, DLPack, Invalid, Layout, Layout1, Layout2, Layout3, NanRule, Numbers, Padding, Rules
 
 __all__: list[str]

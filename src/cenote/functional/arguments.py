@@ -272,8 +272,18 @@ class Form:
         return self.batched[-1] if self.channels_last else self.batched[1]
 
     def windows(self, arguments: WindowArguments, rules: Semantics) -> dict[str, Any]:
-        """The fields of WindowPool. Raises ArgumentError naming the argument."""
-        return arguments.fields(self.where, self.rank, rules) | {"channels_last": self.channels_last}
+        """The fields of WindowPool. Raises ArgumentError naming the argument, ShapeError for a map without elements."""
+        fields = arguments.fields(self.where, self.rank, rules)
+        self.refuse_empty()
+        return fields | {"channels_last": self.channels_last}
+
+    def refuse_empty(self) -> None:
+        """ShapeError when channels or spatial axes are empty: only the batch may be."""
+        if 0 in self.batched[1:]:
+            raise ShapeError(
+                f"{self.where}: expected an input whose axes other than the batch are not empty, got extents "
+                f"{list(self.batched)} (batch, channels and spatial axes)"
+            )
 
     def summed(self, accumulate: str | None) -> str | None:
         """What sums are taken in; DTypeError where the elements are no floats."""
@@ -316,15 +326,6 @@ def form(where: str, x: TensorType, rank: int, layout: object, plain: bool = Tru
     lead = (1,) * missing
     batched = (1, *shape, 1) if missing == 2 and last else (*lead, *shape)
     return Form(where, rank, last, missing, batched, x.dtype)
-
-
-def refuse_empty(where: str, shape: Form) -> None:
-    """ShapeError when channels or spatial axes are empty: only the batch may be."""
-    if 0 in shape.batched[1:]:
-        raise ShapeError(
-            f"{where}: expected an input whose axes other than the batch are not empty, got extents "
-            f"{list(shape.batched)} (batch, channels and spatial axes)"
-        )
 
 
 # ---- functions that slide a window ----------------------------------------------------------------------------------

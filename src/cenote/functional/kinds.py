@@ -86,10 +86,9 @@ class ArrayKind(Kind):
 @dataclass(frozen=True)
 class MapKind(ArrayKind):
     """An array of batch, channels and spatial axes, in a `layout`. `plain`: it may lack batch and channels without
-    being asked to; `empty`: no axis need have elements."""
+    being asked to."""
 
     plain: bool = True
-    empty: bool = False
 
 
 class Early(Kind):
@@ -105,8 +104,7 @@ Array = Annotated[TensorType, ArrayKind("A")]
 Other = Annotated[TensorType, ArrayKind("DLPack")]
 """An array of any library."""
 Map = Annotated[Form, MapKind("A")]
-EmptyMap = Annotated[Form, MapKind("A", empty=True)]
-BatchedMap = Annotated[Form, MapKind("A", plain=False, empty=True)]
+BatchedMap = Annotated[Form, MapKind("A", plain=False)]
 Rules = Annotated[Semantics, RulesKind()]
 Name = Annotated[str, Hidden("name")]
 """The function's name, for errors."""

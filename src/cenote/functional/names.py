@@ -35,8 +35,11 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "maximum", "minimum", "mul",
         "ne", "neg", "pow", "remainder", "sign", "square", "sub", "to",
     ),
+    "elementwise.chains": (
+        "fused",
+    ),
     "elementwise.recorder": (
-        "Traced", "fused",
+        "Traced",
     ),
     "elementwise.unary": (
         "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "exp2",

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -33,7 +33,6 @@ from cenote.functional.arguments import (
     form,
     layout_rank,
     operation_on,
-    refuse_empty,
 )
 from cenote.functional.dispatch import call
 from cenote.functional.kinds import ANY, ArrayKind, Early, Flag, Hidden, Kind, MapKind, Real, Whole, Word
@@ -56,9 +55,17 @@ class Parameter:
     default: tuple[Any, ...] = ()
     group: tuple[str, type] | None = None
 
+    def read(self, where: str, value: object) -> Any:
+        """The checked value of what a caller gave."""
+        return None if value is None and self.optional else self.kind.read(where, self.name, value)
+
     @property
     def optional(self) -> bool:
         return self.text.endswith("| None")
+
+
+OUT = Parameter("out", "A | None", keyword=True, default=(None,))
+THREADS = Parameter("threads", "int | None", keyword=True, default=(None,))
 
 
 def _kind_of(text: str, names: dict[str, Any]) -> Any:
@@ -73,7 +80,7 @@ def _kind_of(text: str, names: dict[str, Any]) -> Any:
     return next((each for each in getattr(found, "__metadata__", ()) if isinstance(each, Kind)), ANY)
 
 
-def _parameters(body: Callable[..., Any]) -> Iterator[Parameter]:
+def parameters_of(body: Callable[..., Any]) -> Iterator[Parameter]:
     """What a body's signature says. A dataclass stands for its fields."""
     code, texts, names = body.__code__, body.__annotations__, body.__globals__
     positional = code.co_varnames[: code.co_argcount]
@@ -141,10 +148,9 @@ class Record:
     def signature(self) -> tuple[Parameter, ...]:
         """What callers give, in order: the record's own parameters, and `out`, `layout` and `threads`."""
         own = [each for each in self.parameters if not isinstance(each.kind, Hidden)]
-        added = [Parameter("threads", "int | None", keyword=True, default=(None,))]
-        added = [*self.layout, *added]
+        added = [*self.layout, THREADS]
         if self.out and not any(each.name == "out" for each in own):
-            added.insert(0, Parameter("out", self.out, keyword=True, default=(None,)))
+            added.insert(0, replace(OUT, text=self.out))
         last = [each for each in own if each.keyword and each.name in _LAST]
         return (*(each for each in own if each not in last), *added, *last)
 
@@ -162,8 +168,6 @@ class Record:
             kind, value = each.kind, given.get(each.name)
             if isinstance(kind, MapKind):
                 read[each.name] = form(where, next(left), rank, given["layout"], kind.plain)
-                if not kind.empty:
-                    refuse_empty(where, read[each.name])
             elif isinstance(kind, ArrayKind):
                 read[each.name] = next(left, None)
             elif isinstance(kind, Hidden):
@@ -171,9 +175,7 @@ class Record:
             elif each.group:
                 groups.setdefault(each.group, {})[each.name] = value
             else:
-                read[each.name] = (
-                    None if value is None and each.optional else kind.read(where, each.name, value)
-                )
+                read[each.name] = each.read(where, value)
         read |= {name: made(**fields) for (name, made), fields in groups.items()}
         made = self.body(**read)
         if isinstance(made, Operation):
@@ -223,7 +225,7 @@ def function(
     docstring is that for two axes, and `twins` that of the others. Other options are fields of Record."""
 
     def made(body: Callable[..., Op | Operation]) -> Callable[..., Any]:
-        parameters = tuple(_parameters(body))
+        parameters = tuple(parameters_of(body))
         if any(each.name == "return_indices" for each in parameters):
             options.update(returns="Any", out="A | tuple[A, A] | None")
         records = [Record(body.__name__, body, parameters, body.__doc__, **options)]

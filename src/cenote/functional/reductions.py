@@ -31,8 +31,8 @@ from cenote.functional.bound import Bound
 from cenote.functional.dispatch import call, composed
 from cenote.functional.elementwise import arithmetic as elementwise
 from cenote.functional.elementwise import unary
-from cenote.functional.elementwise.formulas import type_name
-from cenote.functional.elementwise.recorder import fused
+from cenote.functional.elementwise.arithmetic import type_name
+from cenote.functional.elementwise.chains import fused
 from cenote.functional.record import public
 from cenote.functional.types import A, Accumulate
 from cenote.ops.checks import normalize_axis, unique_axes

@@ -11,7 +11,6 @@ from cenote.functional.arguments import (
     WindowArguments,
     form,
     layout_rank,
-    refuse_empty,
     semantics_named,
     whole,
 )
@@ -55,7 +54,7 @@ def pool_output_shape(
     arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     fields = arguments.fields(where, rank, rules)
     shape = form(where, TensorType(FLOAT32, extents), rank, layout)
-    refuse_empty(where, shape)
+    shape.refuse_empty()
     axes = axis_windows(
         where,
         shape.spatial,

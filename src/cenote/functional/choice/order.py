@@ -11,7 +11,7 @@ from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import Operation, Types, flag, given_array, type_of, whole
 from cenote.functional.choice.indexing import axis_of, index_input, made, mode_of
 from cenote.functional.dispatch import call
-from cenote.functional.elementwise.formulas import named_type, type_name
+from cenote.functional.elementwise.arithmetic import named_type, type_name
 from cenote.functional.elementwise.recorder import Traced, run
 from cenote.functional.record import public
 from cenote.functional.scalars import number_as

@@ -5,168 +5,241 @@ Float types, where nothing else is said; out, threads and errors as in `elementw
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Annotated, Any
 
-import cenote.functional.elementwise.activation_formulas  # noqa: F401  # enters the functions
-from cenote.core.errors import ShapeError
-from cenote.core.types import TensorType
-from cenote.functional.arguments import Operation, Types
-from cenote.functional.dispatch import call
-from cenote.functional.elementwise.recorder import FORMULAS, Recorder, operation_of, run
-from cenote.functional.record import public
-from cenote.functional.types import A
+import numpy as np
+
+import cenote.functional.elementwise.arithmetic  # noqa: F401  # Python's operators are its functions
+from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.types import TensorType, is_float
+from cenote.functional.arguments import Operation, choice
+from cenote.functional.elementwise.recorder import (
+    Number,
+    Operand,
+    Recorder,
+    Traced,
+    Value,
+    apply,
+    elementwise,
+    formula,
+    operation_of,
+    record,
+)
+from cenote.functional.elementwise.unary import as_float
+from cenote.functional.kinds import Array, ArrayKind, Kind, Name
+from cenote.functional.record import function
+from cenote.functional.scalars import held, number
+from cenote.ops.elementwise import activation
+from cenote.ops.elementwise.activation import (
+    Celu,
+    Clip,
+    Elu,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    Mish,
+    Relu,
+    Selu,
+    Softplus,
+    Softsign,
+    Swish,
+)
+from cenote.ops.elementwise.binary import PRelu
+from cenote.ops.elementwise.compare import Compare, Logic
+from cenote.ops.elementwise.pointwise import Pointwise
+from cenote.ops.elementwise.where import Where
 
 
-@public
-def relu(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+class _NumberKind(Kind):
+    """A real number, whole ones as they are."""
+
+    def read(self, where: str, name: str, value: Any) -> Number:
+        return number(where, name, value)
+
+
+Real = Annotated[Any, _NumberKind("float")]
+Weight = Annotated[TensorType, ArrayKind("Any")]
+
+
+def _float(where: str, x: Traced) -> Traced:
+    if not is_float(x.dtype):
+        raise DTypeError(f"{where}: type {x.dtype} is not a float type; cast the input to float32 first")
+    return x
+
+
+def _with(kind: type[Any], *fields: float) -> Pointwise:
+    """An operator whose fields type checkers do not know."""
+    op: Pointwise = kind(*fields)
+    return op
+
+
+def _where(condition: Traced, a: Operand, b: Operand) -> Traced:
+    return record("where", condition, a, b)
+
+
+@elementwise
+def relu(input: Value) -> Traced:
     """max(input, 0); NaN stays."""
-    return cast(A, run("relu", (input,), (), out, threads))
+    return apply(Relu(), input)
 
 
-@public
-def relu6(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def relu6(input: Value) -> Traced:
     """input held within 0 .. 6; NaN stays."""
-    return cast(A, run("relu6", (input,), (), out, threads))
+    return apply(Clip(0, 6), input)
 
 
-@public
-def leaky_relu(
-    input: A, negative_slope: float = 0.01, *, out: A | None = None, threads: int | None = None
-) -> A:
+@elementwise
+def leaky_relu(input: Value, negative_slope: float = 0.01) -> Traced:
     """input, below 0 times negative_slope."""
-    return cast(A, run("leaky_relu", (input,), (negative_slope,), out, threads))
+    return apply(_with(LeakyRelu, negative_slope), _float("leaky_relu", input))
 
 
-@public
-def elu(input: A, alpha: float = 1.0, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def elu(input: Value, alpha: float = 1.0) -> Traced:
     """input, below 0 alpha * (exp(input) - 1)."""
-    return cast(A, run("elu", (input,), (alpha,), out, threads))
+    return apply(_with(Elu, alpha), _float("elu", input))
 
 
-@public
-def selu(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def selu(input: Value) -> Traced:
     """1.0507 * elu with alpha 1.6733."""
-    return cast(A, run("selu", (input,), (), out, threads))
+    # ONNX's constants are rounded to float32.
+    exact = _with(Selu, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+    return apply(exact, _float("selu", input))
 
 
-@public
-def celu(input: A, alpha: float = 1.0, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def celu(input: Value, alpha: float = 1.0) -> Traced:
     """input, below 0 alpha * (exp(input / alpha) - 1)."""
-    return cast(A, run("celu", (input,), (alpha,), out, threads))
+    return apply(_with(Celu, alpha), _float("celu", input))
 
 
-@public
-def gelu(input: A, approximate: str = "none", *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def gelu(input: Value, approximate: str = "none") -> Traced:
     """input * Phi(input), by erf ("none") or "tanh"."""
-    return cast(A, run("gelu", (input,), (approximate,), out, threads))
+    return apply(Gelu(choice("gelu", "approximate", approximate, ("none", "tanh"))), _float("gelu", input))
 
 
-@public
-def sigmoid(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def sigmoid(input: Value) -> Traced:
     """1 / (1 + exp(-input)); integers give float32."""
-    return cast(A, run("sigmoid", (input,), (), out, threads))
+    return apply(activation.Sigmoid(), as_float(input))
 
 
-@public
-def logsigmoid(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def logsigmoid(input: Value) -> Traced:
     """log(sigmoid(input)), without overflow."""
-    return cast(A, run("logsigmoid", (input,), (), out, threads))
+    return -apply(Softplus(), -_float("logsigmoid", input))
 
 
-@public
-def silu(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def silu(input: Value) -> Traced:
     """input * sigmoid(input)."""
-    return cast(A, run("silu", (input,), (), out, threads))
+    return apply(Swish(), _float("silu", input))
 
 
-@public
-def mish(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def mish(input: Value) -> Traced:
     """input * tanh(softplus(input))."""
-    return cast(A, run("mish", (input,), (), out, threads))
+    return apply(Mish(), _float("mish", input))
 
 
-@public
-def softplus(
-    input: A, beta: float = 1.0, threshold: float = 20.0, *, out: A | None = None, threads: int | None = None
-) -> A:
+@elementwise
+def softplus(input: Value, beta: float = 1.0, threshold: float = 20.0) -> Traced:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input is above threshold."""
-    return cast(A, run("softplus", (input,), (beta, threshold), out, threads))
+    scaled = input if beta == 1 else _float("softplus", input) * beta
+    soft = apply(Softplus(), _float("softplus", scaled))
+    return _where(scaled > threshold, input, soft if beta == 1 else soft / beta)
 
 
-@public
-def softsign(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def softsign(input: Value) -> Traced:
     """input / (1 + |input|)."""
-    return cast(A, run("softsign", (input,), (), out, threads))
+    return apply(Softsign(), as_float(input))
 
 
-@public
-def tanh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def tanh(input: Value) -> Traced:
     """Hyperbolic tangent; integers give float32."""
-    return cast(A, run("tanh", (input,), (), out, threads))
+    return apply(activation.Tanh(), as_float(input))
 
 
-@public
-def hardtanh(
-    input: A, min_val: float = -1.0, max_val: float = 1.0, *, out: A | None = None, threads: int | None = None
-) -> A:
+@elementwise
+def hardtanh(input: Value, min_val: Real = -1.0, max_val: Real = 1.0) -> Traced:
     """input held within min_val .. max_val; NaN stays."""
-    return cast(A, run("hardtanh", (input,), (min_val, max_val), out, threads))
+    low, high = min_val, max_val
+    if input.dtype.kind in "iu":  # a bound beyond the type bounds nothing
+        limits = np.iinfo(input.dtype)
+        low = held("hardtanh", "min_val", limits.min if low < limits.min else low, input.dtype)
+        high = held("hardtanh", "max_val", limits.max if high > limits.max else high, input.dtype)
+    if not low <= high:
+        raise ArgumentError(f"hardtanh: min_val {low} must not be above max_val {high}")
+    return apply(Clip(low, high), input)
 
 
-@public
-def hardsigmoid(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def hardsigmoid(input: Value) -> Traced:
     """input / 6 + 1/2 held within 0 .. 1."""
-    return cast(A, run("hardsigmoid", (input,), (), out, threads))
+    return apply(HardSigmoid(1 / 6, 0.5), _float("hardsigmoid", input))
 
 
-@public
-def hardswish(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def hardswish(input: Value) -> Traced:
     """input * hardsigmoid(input)."""
-    return cast(A, run("hardswish", (input,), (), out, threads))
+    return apply(HardSwish(), _float("hardswish", input))
 
 
-@public
-def hardshrink(input: A, lambd: float = 0.5, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def hardshrink(input: Value, lambd: float = 0.5) -> Traced:
     """0 where input is within -lambd .. lambd; NaN stays."""
-    return cast(A, run("hardshrink", (input,), (lambd,), out, threads))
+    x = _float("hardshrink", input)
+    low, high = x.number(-lambd), x.number(lambd)
+    inside = apply(Logic("and"), x >= low, x <= high)
+    return _where(inside, x.number(0), x)
 
 
-@public
-def softshrink(input: A, lambd: float = 0.5, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def softshrink(input: Value, lambd: float = 0.5) -> Traced:
     """input moved toward 0 by lambd, and 0 in between; NaN stays."""
-    return cast(A, run("softshrink", (input,), (lambd,), out, threads))
+    if not lambd >= 0:
+        raise ArgumentError(f"softshrink: lambd must be at least 0, got {lambd}")
+    x = _float("softshrink", input)
+    below, above = x < -lambd, x > lambd
+    rest = _where(below, x + lambd, x * 0)
+    return _where(above, x - lambd, rest)
 
 
-@public
-def tanhshrink(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+@elementwise
+def tanhshrink(input: Value) -> Traced:
     """input - tanh(input)."""
-    return cast(A, run("tanhshrink", (input,), (), out, threads))
+    x = as_float(input)
+    return x - apply(activation.Tanh(), x)
 
 
-@public
-def threshold(
-    input: A, threshold: float, value: float, *, out: A | None = None, threads: int | None = None
-) -> A:
+@elementwise
+def threshold(input: Value, threshold: Real, value: Real) -> Traced:
     """value where input is at most threshold; NaN stays."""
-    return cast(A, run("threshold", (input,), (threshold, value), out, threads))
+    low = apply(Compare("less_or_equal"), input, input.number(threshold))
+    return apply(Where(), low, input.number(value), input)
 
 
-@public
-def prelu(input: A, weight: Any, *, out: A | None = None, threads: int | None = None) -> A:
+@formula
+def _prelu(x: Value, weight: Value) -> Traced:
+    return apply(PRelu(), _float("prelu", x), weight)
+
+
+@function()
+def prelu(where: Name, input: Array, weight: Weight) -> Operation:
     """input, below 0 times weight: one number, or one per channel (axis 1).
 
     Raises ShapeError for a weight of another shape.
     """
-    return cast(A, call(parse_prelu, (input, weight), ("prelu",), out, threads))
-
-
-def parse_prelu(types: Types, where: str) -> Operation:
-    """PReLU, the weight moved to the axis of channels."""
-    x, weight = types
-    channels = x.shape[1] if x.rank > 1 else 1
+    channels = input.shape[1] if input.rank > 1 else 1
     if weight.rank > 1 or weight.size not in (1, channels):
         raise ShapeError(f"{where}: weight has shape {list(weight.shape)}; expected 1 number or {channels}")
-    behind = (1,) * max(x.rank - 2, 0)
+    behind = (1,) * max(input.rank - 2, 0)
     shape = (weight.size, *behind) if weight.size > 1 else ()
-    recorder = Recorder(where, (x, TensorType(weight.dtype, shape)))
-    return operation_of(recorder, FORMULAS["prelu"](recorder, *recorder.given()))
+    recorder = Recorder(where, (input, TensorType(weight.dtype, shape)))
+    return operation_of(recorder, _prelu(*recorder.given()))

@@ -8,7 +8,7 @@ to, in which arrays without axes and plain numbers count only by their kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from cenote.core.exact import exact_key
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, TensorType, is_float
 from cenote.functional.arguments import Operation, Types
 from cenote.functional.dispatch import call
-from cenote.functional.record import public
+from cenote.functional.kinds import Kind
+from cenote.functional.record import OUT, THREADS, parameters_of, public, written
 from cenote.functional.scalars import held
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.elementwise.chain import Chain, Link
@@ -25,6 +26,10 @@ from cenote.ops.elementwise.pointwise import Pointwise
 
 BOOL = np.dtype(np.bool_)
 Number = bool | int | float
+
+
+class OperandKind(Kind):
+    """A value of the function: an array, or a number beside one."""
 
 
 class Recorder:
@@ -87,6 +92,10 @@ class Traced:
     def shape(self) -> tuple[int, ...]:
         """The extents."""
         return self.type.shape
+
+    def number(self, value: Number) -> Traced:
+        """A number as a value of this one's type."""
+        return self.recorder.scalar(value, self.dtype)
 
     def __bool__(self) -> bool:
         raise InputError("fused: a recorded array has no truth value; use where() instead of if")
@@ -176,20 +185,58 @@ class Traced:
 
 
 Operand = Traced | Number
-Formula = Callable[..., Traced]
-FORMULAS: dict[str, Formula] = {}
-"""What each function does with recorded operands: the first argument is the recorder, then operands and arguments."""
+FORMULAS: dict[str, Callable[..., Traced]] = {}
+"""What each function makes of its operands, of which at least one is recorded, and its other arguments."""
 
 
-def formula(made: Formula) -> Formula:
-    """Enters a function into the table, under its name without the underscore."""
-    FORMULAS[made.__name__.strip("_")] = made
-    return made
+Value = Annotated[Traced, OperandKind("A")]
+"""The only operand."""
+Left = Annotated[Operand, OperandKind("A")]
+Right = Annotated[Operand, OperandKind("Any")]
+
+
+def formula(body: Callable[..., Traced]) -> Callable[..., Any]:
+    """Enter a body into the table, under its name without the underscore. What is no operand is read by its kind."""
+    name, own = body.__name__.strip("_"), tuple(parameters_of(body))
+    rest = [each for each in own if not isinstance(each.kind, OperandKind)]
+    count = len(own) - len(rest)
+
+    def made(*values: Any) -> Traced:
+        given = {each.name: each.read(name, value) for each, value in zip(rest, values[count:], strict=False)}
+        return body(*values[:count], **given)
+
+    FORMULAS[name] = made
+    return body
+
+
+def elementwise(body: Callable[..., Traced]) -> Callable[..., Any]:
+    """Make the function of a body that says what becomes of recorded operands; calls of it within others record too.
+
+    The body is run once per signature, with Traced values and numbers as operands and checked values as other
+    arguments. The function that callers see has `out` and `threads` besides.
+    """
+    formula(body)
+    own = tuple(parameters_of(body))
+    signature = (*own, OUT, THREADS)
+    operands = "".join(f"{each.name}, " for each in own if isinstance(each.kind, OperandKind))
+    rest = "".join(f"{each.name}, " for each in own if not isinstance(each.kind, OperandKind))
+    line = f"run({body.__name__!r}, ({operands}), ({rest}), out, threads)"
+    return public(written(body.__name__, signature, "A", line, {"run": run}, body, body.__doc__))
+
+
+def recorder_of(operands: Sequence[object]) -> Recorder:
+    """The recorder of operands of which at least one is recorded."""
+    return next(x.recorder for x in operands if isinstance(x, Traced))
+
+
+def apply(op: Pointwise, *operands: Traced) -> Traced:
+    """The value of an operator."""
+    return operands[0].recorder.apply(op, *operands)
 
 
 def record(name: str, *operands: Any, arguments: Sequence[Any] = ()) -> Traced:
     """The value of a function on operands of which at least one is recorded."""
-    recorder = next(x.recorder for x in operands if isinstance(x, Traced))
+    recorder = recorder_of(operands)
     for x in operands:
         if isinstance(x, Traced):
             if x.recorder is not recorder:
@@ -199,7 +246,7 @@ def record(name: str, *operands: Any, arguments: Sequence[Any] = ()) -> Traced:
                 f"{name}: an operand is {shown(x)} ({type(x).__name__}); in a fused function operands are its "
                 "arguments, what is made of them, and numbers"
             )
-    return FORMULAS[name](recorder, *operands, *arguments)
+    return FORMULAS[name](*operands, *arguments)
 
 
 def parse_formula(types: Types, name: str, template: tuple[Any, ...], *arguments: Any) -> Operation:
@@ -207,7 +254,7 @@ def parse_formula(types: Types, name: str, template: tuple[Any, ...], *arguments
     recorder = Recorder(name, types)
     arrays = iter(recorder.given())
     operands = [next(arrays) if x is None else x for x in template]
-    return operation_of(recorder, FORMULAS[name](recorder, *operands, *arguments))
+    return operation_of(recorder, FORMULAS[name](*operands, *arguments))
 
 
 def operation_of(recorder: Recorder, result: Traced) -> Operation:
@@ -278,57 +325,17 @@ def result_type(where: str, operands: Sequence[Operand]) -> np.dtype[Any]:
     return found
 
 
-def as_type(recorder: Recorder, x: Operand, dtype: np.dtype[Any]) -> Traced:
-    """An operand as a value of a type."""
+def as_type(x: Operand, dtype: np.dtype[Any], beside: Operand | None = None) -> Traced:
+    """An operand as a value of a type; a number is recorded where the operand `beside` is."""
     if not isinstance(x, Traced):
-        return recorder.scalar(x, dtype)
-    return x if x.dtype == dtype else recorder.apply(Cast(dtype), x)
+        return recorder_of((beside,)).scalar(x, dtype)
+    return x if x.dtype == dtype else apply(Cast(dtype), x)
 
 
-def promoted(recorder: Recorder, where: str, *operands: Operand, floats: bool = False) -> list[Traced]:
+def promoted(where: str, *operands: Operand, floats: bool = False) -> list[Traced]:
     """The operands in their common type; with `floats` integers and bool become float32."""
     dtype = result_type(where, operands)
     if floats and not is_float(dtype):
         dtype = FLOAT32
-    return [as_type(recorder, x, dtype) for x in operands]
-
-
-# ---- functions of the user's ----------------------------------------------------------------------------------------
-
-
-class Fused:
-    """What `fused` gives: a function of arrays that runs as one kernel per signature."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.name = getattr(function, "__name__", "fused").strip("<>")
-
-    def __call__(self, *arrays: Any, out: Any = None, threads: int | None = None) -> Any:
-        return call(self.parse, arrays, (self.name,), out, threads)
-
-    def parse(self, types: Types, where: str) -> Operation:
-        """The function recorded for inputs of these types."""
-        recorder = Recorder(where, types)
-        result = self.function(*recorder.given())
-        if not isinstance(result, Traced) or result.recorder is not recorder:
-            raise InputError(
-                f"{where}: a fused function returns one array made of its arguments, got {shown(result)}"
-            )
-        return operation_of(recorder, result)
-
-
-@public
-def fused(function: Callable[..., Any]) -> Fused:
-    """A function of elementwise functions as one pass over memory.
-
-        squash = F.fused(lambda x, y: F.sigmoid(x * 2.0 + y) - 0.5)
-        z = squash(x, y)                     # the same bits as the functions one by one, each rounded to its type
-
-    `function` takes arrays and gives one; it is called once per combination of shapes and types, with arrays that
-    record what is done to them. It may use operators, numbers, and the elementwise functions of this module; other
-    arrays must be among its arguments. Operands broadcast. The result has arguments `out=` and `threads=`.
-
-    Raises InputError for what cannot be recorded. More than 8 operands (numbers that differ count) or 32 operators run
-    one by one in NumPy.
-    """
-    return Fused(function)
+    some = next(x for x in operands if isinstance(x, Traced))
+    return [as_type(x, dtype, some) for x in operands]

@@ -5,163 +5,98 @@ Types, out, threads and errors as in `elementwise`.
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import Any
 
-import cenote.functional.elementwise.formulas  # noqa: F401  # enters the functions
+from cenote.core.errors import ArgumentError, DTypeError, shown
+from cenote.core.types import FLOAT32, is_float
 from cenote.functional.arguments import whole
-from cenote.functional.elementwise.recorder import run
+from cenote.functional.elementwise.recorder import Traced, Value, apply, as_type, elementwise, formula, run
 from cenote.functional.record import public
 from cenote.functional.types import A
+from cenote.ops.elementwise import unary
+from cenote.ops.elementwise.binary import Div, Mul
+from cenote.ops.elementwise.cast import Cast
+from cenote.ops.elementwise.formula import Formula
+from cenote.ops.elementwise.pointwise import Pointwise
+
+_MOST_DECIMALS = 308  # whose power of ten is a float
+
+
+def as_float(x: Traced) -> Traced:
+    """Integers and bool as float32."""
+    return x if is_float(x.dtype) else as_type(x, FLOAT32)
+
+
+def _of_float(name: str, op: Pointwise, doc: str) -> Callable[..., Any]:
+    """The function of an operator of floats."""
+
+    def body(input: Value) -> Traced:
+        return apply(op, as_float(input))
+
+    body.__name__, body.__doc__ = name, doc
+    return elementwise(body)
+
+
+def _of_whole(name: str, op: Pointwise, doc: str) -> Callable[..., Any]:
+    """The function of an operator that rounds: integers are whole already."""
+
+    def body(input: Value) -> Traced:
+        return apply(op if is_float(input.dtype) else Cast(input.dtype), input)
+
+    body.__name__, body.__doc__ = name, doc
+    return elementwise(body)
+
+
+exp = _of_float("exp", unary.Exp(), "e to the power of input.")
+exp2 = _of_float("exp2", Formula("exp2"), "2 to the power of input.")
+expm1 = _of_float("expm1", Formula("expm1"), "e to the power of input, less 1, without cancellation.")
+log = _of_float("log", unary.Log(), "Natural logarithm; NaN below 0.")
+log2 = _of_float("log2", Formula("log2"), "Logarithm to base 2; NaN below 0.")
+log10 = _of_float("log10", Formula("log10"), "Logarithm to base 10; NaN below 0.")
+log1p = _of_float("log1p", Formula("log1p"), "log(1 + input) without cancellation; NaN below -1.")
+sqrt = _of_float("sqrt", unary.Sqrt(), "Square root; NaN below 0.")
+rsqrt = _of_float("rsqrt", Formula("rsqrt"), "1 / sqrt(input).")
+reciprocal = _of_float("reciprocal", unary.Reciprocal(), "1 / input.")
+erf = _of_float("erf", unary.Erf(), "Gauss error function.")
+sin = _of_float("sin", unary.Sin(), "Sine of radians.")
+cos = _of_float("cos", unary.Cos(), "Cosine of radians.")
+tan = _of_float("tan", unary.Tan(), "Tangent of radians.")
+asin = _of_float("asin", unary.Asin(), "Inverse sine; NaN outside -1 .. 1.")
+acos = _of_float("acos", unary.Acos(), "Inverse cosine; NaN outside -1 .. 1.")
+atan = _of_float("atan", unary.Atan(), "Inverse tangent.")
+sinh = _of_float("sinh", unary.Sinh(), "Hyperbolic sine.")
+cosh = _of_float("cosh", unary.Cosh(), "Hyperbolic cosine.")
+asinh = _of_float("asinh", unary.Asinh(), "Inverse hyperbolic sine.")
+acosh = _of_float("acosh", unary.Acosh(), "Inverse hyperbolic cosine; NaN below 1.")
+atanh = _of_float("atanh", unary.Atanh(), "Inverse hyperbolic tangent; NaN outside -1 .. 1.")
+floor = _of_whole("floor", unary.Floor(), "Rounded down; integers stay.")
+ceil = _of_whole("ceil", unary.Ceil(), "Rounded up; integers stay.")
+trunc = _of_whole("trunc", Formula("truncate"), "Rounded toward zero; integers stay.")
+
+
+@formula
+def _round(x: Value) -> Traced:
+    return apply(unary.Round() if is_float(x.dtype) else Cast(x.dtype), x)
+
+
+@formula
+def _round_decimals(x: Value, decimals: int) -> Traced:
+    if not is_float(x.dtype):
+        raise DTypeError(f"round: type {x.dtype} has no decimals; leave them out")
+    if not -_MOST_DECIMALS <= decimals <= _MOST_DECIMALS:
+        raise ArgumentError(
+            f"round: decimals must be from -{_MOST_DECIMALS} to {_MOST_DECIMALS}, got {shown(decimals)}"
+        )
+    scale = x.number(10.0 ** (decimals if decimals > 0 else -decimals))
+    before, after = (Mul(), Div()) if decimals > 0 else (Div(), Mul())
+    return apply(after, apply(unary.Round(), apply(before, x, scale)), scale)
 
 
 @public
-def exp(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """e to the power of input."""
-    return cast(A, run("exp", (input,), (), out, threads))
-
-
-@public
-def exp2(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """2 to the power of input."""
-    return cast(A, run("exp2", (input,), (), out, threads))
-
-
-@public
-def expm1(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """e to the power of input, less 1, without cancellation."""
-    return cast(A, run("expm1", (input,), (), out, threads))
-
-
-@public
-def log(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Natural logarithm; NaN below 0."""
-    return cast(A, run("log", (input,), (), out, threads))
-
-
-@public
-def log2(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Logarithm to base 2; NaN below 0."""
-    return cast(A, run("log2", (input,), (), out, threads))
-
-
-@public
-def log10(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Logarithm to base 10; NaN below 0."""
-    return cast(A, run("log10", (input,), (), out, threads))
-
-
-@public
-def log1p(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """log(1 + input) without cancellation; NaN below -1."""
-    return cast(A, run("log1p", (input,), (), out, threads))
-
-
-@public
-def sqrt(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Square root; NaN below 0."""
-    return cast(A, run("sqrt", (input,), (), out, threads))
-
-
-@public
-def rsqrt(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """1 / sqrt(input)."""
-    return cast(A, run("rsqrt", (input,), (), out, threads))
-
-
-@public
-def reciprocal(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """1 / input."""
-    return cast(A, run("reciprocal", (input,), (), out, threads))
-
-
-@public
-def erf(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Gauss error function."""
-    return cast(A, run("erf", (input,), (), out, threads))
-
-
-@public
-def sin(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Sine of radians."""
-    return cast(A, run("sin", (input,), (), out, threads))
-
-
-@public
-def cos(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Cosine of radians."""
-    return cast(A, run("cos", (input,), (), out, threads))
-
-
-@public
-def tan(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Tangent of radians."""
-    return cast(A, run("tan", (input,), (), out, threads))
-
-
-@public
-def asin(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Inverse sine; NaN outside -1 .. 1."""
-    return cast(A, run("asin", (input,), (), out, threads))
-
-
-@public
-def acos(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Inverse cosine; NaN outside -1 .. 1."""
-    return cast(A, run("acos", (input,), (), out, threads))
-
-
-@public
-def atan(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Inverse tangent."""
-    return cast(A, run("atan", (input,), (), out, threads))
-
-
-@public
-def sinh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Hyperbolic sine."""
-    return cast(A, run("sinh", (input,), (), out, threads))
-
-
-@public
-def cosh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Hyperbolic cosine."""
-    return cast(A, run("cosh", (input,), (), out, threads))
-
-
-@public
-def asinh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Inverse hyperbolic sine."""
-    return cast(A, run("asinh", (input,), (), out, threads))
-
-
-@public
-def acosh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Inverse hyperbolic cosine; NaN below 1."""
-    return cast(A, run("acosh", (input,), (), out, threads))
-
-
-@public
-def atanh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Inverse hyperbolic tangent; NaN outside -1 .. 1."""
-    return cast(A, run("atanh", (input,), (), out, threads))
-
-
-@public
-def floor(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Rounded down; integers stay."""
-    return cast(A, run("floor", (input,), (), out, threads))
-
-
-@public
-def ceil(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Rounded up; integers stay."""
-    return cast(A, run("ceil", (input,), (), out, threads))
-
-
-@public
-def round(  # torch's name
+def round(
     input: A, *, decimals: int = 0, out: A | None = None, threads: int | None = None
-) -> A:
+) -> A:  # torch's name
     """Rounded to the nearest whole number, halves to the even one; integers stay.
 
     decimals  of floats: as many places behind the point (negative: before it) are kept, by a product with the power of
@@ -169,11 +104,5 @@ def round(  # torch's name
     """
     places = whole("round", "decimals", decimals)
     if places == 0:
-        return cast(A, run("round", (input,), (), out, threads))
-    return cast(A, run("round_decimals", (input,), (places,), out, threads))
-
-
-@public
-def trunc(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Rounded toward zero; integers stay."""
-    return cast(A, run("trunc", (input,), (), out, threads))
+        return run("round", (input,), (), out, threads)
+    return run("round_decimals", (input,), (places,), out, threads)

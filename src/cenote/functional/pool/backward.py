@@ -22,7 +22,7 @@ from cenote.functional.arguments import Operation, Types, form, semantics_named
 from cenote.functional.dispatch import Parser, call
 from cenote.functional.kinds import ArrayKind, MapKind
 from cenote.functional.names import FAMILIES
-from cenote.functional.record import RECORDS, Parameter, Record, public, written
+from cenote.functional.record import OUT, RECORDS, Parameter, Record, public, written
 from cenote.ops.pool.gradient import IndexGradient
 
 Function = Callable[..., Any]
@@ -116,7 +116,7 @@ def _by_indices(record: Record) -> Function:
     line = f"call(parse, (grad_output, indices, input), ({name!r}, {record.rank}, layout, 'torch', True), out, threads)"
     arrays = Parameter("grad_output", "A"), Parameter("input", "A"), Parameter("indices", "DLPack")
     shared = tuple(each for each in record.signature() if each.name in ("layout", "threads"))
-    signature = (*arrays, Parameter("out", "A | None", keyword=True, default=(None,)), *shared)
+    signature = (*arrays, OUT, *shared)
     doc = f"Gradient of {record.name} by the indices that it gave (return_indices=True)."
     return written(name, signature, "A", line, {"call": call, "parse": _parse_indices}, _by_indices, doc)
 

@@ -83,6 +83,7 @@ def fractional_max_pool(
     """
     where, rank = input.where, input.rank
     window = numbers(where, "kernel_size", kernel_size, rank, 1)
+    input.refuse_empty()
     op = FractionalMaxPool(
         window, _sizes(where, input.spatial, output_size, output_ratio), return_indices, input.channels_last
     )

@@ -31,6 +31,7 @@ def spatial_pyramid_pool(
     if not isinstance(levels, list | tuple) or not levels:
         raise ArgumentError(f"{where}: levels must be a sequence of numbers of bins, got {shown(levels)}")
     bins = tuple(whole(where, "levels", level, 1) for level in levels)
+    input.refuse_empty()
     rule = nan or semantics.nan
     op = SpatialPyramidPool(bins, input.rank, mode, input.channels_last, rule, semantics.rounding)
     (y,) = op.infer(input.type)

@@ -75,6 +75,7 @@ def max_unpool(
         raise ShapeError(
             f"{where}: expected shape of indices to be that of input, {list(given)}, got {list(indices.shape)}"
         )
+    input.refuse_empty()
     op = MaxUnpool(window, step, pads, (), semantics.index, input.channels_last)
     default = op.default_size(input.spatial)
     output = _output(where, output_size, default, step, semantics.name, input.channels_last)

@@ -45,6 +45,7 @@ def gem_pool(
     axes by `layout`; padding takes no part.
     """
     if kernel_size is None:
+        input.refuse_empty()
         kernel_size, stride = input.spatial, (1,) * input.rank
     window = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     return GemPool(**input.windows(window, semantics), p=p, eps=eps)
@@ -80,4 +81,5 @@ def blur_pool(
     """
     window = numbers(input.where, "filter_size", filter_size, input.rank, 1)
     step = numbers(input.where, "stride", stride, input.rank, 1)
+    input.refuse_empty()
     return BlurPool(window, step, border, input.channels_last)
