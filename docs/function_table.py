@@ -14,7 +14,7 @@ import cenote.functional as F
 FAMILIES = {
     "Arithmetic, comparisons, logic": ("elementwise.arithmetic", "elementwise.unary"),
     "Activations": ("elementwise.activations",),
-    "Fused chains": ("elementwise.recorder",),
+    "Fused chains": ("elementwise.chains", "elementwise.recorder"),
     "Reductions and running sums": ("reductions",),
     "Selection and order": ("choice.order", "choice.masks"),
     "Indexing": ("choice.indexing", "choice.scattering", "choice.bags"),

@@ -384,3 +384,8 @@ def operation_on(op: Op, shape: Form) -> Operation:
     """An operator of one input whose outputs have the input's axes."""
     outputs = op.infer(shape.type)
     return Operation(op, (shape.batched,), tuple(shape.restore(y.shape) for y in outputs))
+
+
+def plain(op: Op, *types: TensorType) -> Operation:
+    """An operator on the arrays as they are."""
+    return Operation(op, tuple(x.shape for x in types), tuple(y.shape for y in op.infer(*types)))

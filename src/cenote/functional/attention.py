@@ -3,48 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError, shown
 from cenote.core.types import TensorType
-from cenote.functional.arguments import Operation, Types, flag, real
-from cenote.functional.dispatch import call
-from cenote.functional.record import public
-from cenote.functional.types import A
+from cenote.functional.arguments import Operation
+from cenote.functional.kinds import Array, Name
+from cenote.functional.record import function
 from cenote.ops.checks import BOOL, broadcast_shapes
 from cenote.ops.sequence.scaled_dot_product import ScaledDotProduct
-
-
-def parse_attention(types: Types, where: str, causal: Any, scale: Any, grouped: Any) -> Operation:
-    """Queries, keys, values, and a mask where there are four."""
-    q, k, v = types[:3]
-    mask = types[3] if len(types) > 3 else None
-    if min(q.rank, k.rank, v.rank) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
-        raise ShapeError(
-            f"{where}: query {q}, key {k} and value {v} must be (..., L, E), (..., S, E) and (..., S, Ev)"
-        )
-    if not q.dtype == k.dtype == v.dtype:
-        raise DTypeError(f"{where}: query {q}, key {k} and value {v} must have one type")
-    if mask is not None and mask.dtype not in (BOOL, q.dtype):
-        raise DTypeError(f"{where}: attn_mask must be bool or {q.dtype}, got {mask.dtype}")
-    if mask is not None:
-        scores = (
-            *broadcast_shapes(where, q.shape[:-2], k.shape[:-2], v.shape[:-2]),
-            q.shape[-2],
-            k.shape[-2],
-        )
-        _check_mask(where, mask, scores if not grouped else (*q.shape[:-1], k.shape[-2]))
-    is_causal = flag(where, "is_causal", causal)
-    if is_causal and mask is not None:
-        raise ArgumentError(f"{where}: attn_mask must be None with is_causal=True")
-    factor = 1 / math.sqrt(max(1, q.shape[-1])) if scale is None else real(where, "scale", scale)
-    given = [x.shape for x in types]
-    if flag(where, "enable_gqa", grouped):
-        given = _grouped(where, q, k, v, mask)
-    op = ScaledDotProduct(factor, is_causal, zeros=True)
-    (y,) = op.infer(*(TensorType(x.dtype, shape) for x, shape in zip(types, given, strict=True)))
-    shape = y.shape if given[0] == q.shape else (*q.shape[:-1], v.shape[-1])
-    return Operation(op, tuple(given), (shape,))
 
 
 def _check_mask(where: str, mask: TensorType, scores: tuple[int, ...]) -> None:
@@ -81,20 +47,11 @@ def _grouped(
     return shapes
 
 
-@public
+@function()
 def scaled_dot_product_attention(
-    query: A,
-    key: A,
-    value: A,
-    attn_mask: A | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    *,
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
+    where: Name, query: Array, key: Array, value: Array, attn_mask: Array | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+) -> Operation:  # fmt: skip
     """softmax(query @ key' * scale + mask) @ value, as torch.nn.functional.scaled_dot_product_attention.
 
     query, key, value  (..., L, E), (..., S, E) and (..., S, Ev) of one type: float64, float32, float16 or bfloat16; the
@@ -111,10 +68,29 @@ def scaled_dot_product_attention(
     attends no key gives zeros. Extra memory is a band of scores per thread, never all of them.
     Raises ShapeError, DTypeError and ArgumentError where the arguments do not fit, and for a dropout_p other than 0.
     """
-    where = "scaled_dot_product_attention"
-    if real(where, "dropout_p", dropout_p) != 0:
+    if dropout_p != 0:
         raise ArgumentError(
             f"{where}: dropout_p must be 0, got {shown(dropout_p)}; there is no dropout in it"
         )
-    arrays = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
-    return call(parse_attention, arrays, (where, is_causal, scale, enable_gqa), out, threads)
+    q, k, v, mask = query, key, value, attn_mask
+    if min(q.rank, k.rank, v.rank) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise ShapeError(
+            f"{where}: query {q}, key {k} and value {v} must be (..., L, E), (..., S, E) and (..., S, Ev)"
+        )
+    if not q.dtype == k.dtype == v.dtype:
+        raise DTypeError(f"{where}: query {q}, key {k} and value {v} must have one type")
+    if mask is not None and mask.dtype not in (BOOL, q.dtype):
+        raise DTypeError(f"{where}: attn_mask must be bool or {q.dtype}, got {mask.dtype}")
+    if mask is not None:
+        heads = (
+            q.shape[:-2] if enable_gqa else broadcast_shapes(where, q.shape[:-2], k.shape[:-2], v.shape[:-2])
+        )
+        _check_mask(where, mask, (*heads, q.shape[-2], k.shape[-2]))
+    if is_causal and mask is not None:
+        raise ArgumentError(f"{where}: attn_mask must be None with is_causal=True")
+    types = (q, k, v) if mask is None else (q, k, v, mask)
+    given = _grouped(where, q, k, v, mask) if enable_gqa else [x.shape for x in types]
+    factor = 1 / math.sqrt(max(1, q.shape[-1])) if scale is None else scale
+    op = ScaledDotProduct(factor, is_causal, zeros=True)
+    (y,) = op.infer(*(TensorType(x.dtype, shape) for x, shape in zip(types, given, strict=True)))
+    return Operation(op, tuple(given), (y.shape if given[0] == q.shape else (*q.shape[:-1], v.shape[-1]),))

@@ -103,6 +103,7 @@ Array = Annotated[TensorType, ArrayKind("A")]
 """An array of the caller's kind."""
 Other = Annotated[TensorType, ArrayKind("DLPack")]
 """An array of any library."""
+Count = Annotated[int, Whole("int", low=1)]
 Map = Annotated[Form, MapKind("A")]
 BatchedMap = Annotated[Form, MapKind("A", plain=False)]
 Rules = Annotated[Semantics, RulesKind()]

@@ -16,7 +16,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import FLOAT32, FLOAT64, TensorType, is_float
 from cenote.core.types import Array as Given
-from cenote.functional.arguments import Operation, Types, flag, given_array, real, type_of, whole
+from cenote.functional.arguments import Operation, Types, flag, given_array, plain, real, type_of, whole
 from cenote.functional.dispatch import call, composed
 from cenote.functional.kinds import Array, Early, Kind, Name, Real, Whole, Wholes
 from cenote.functional.record import function, public
@@ -153,19 +153,14 @@ def _parse_batch(types: Types, where: str, training: bool, momentum: object, eps
             f"{where}: training needs more than one value per channel, got an input of {list(types[0].shape)}"
         )
     kept = 1.0 - real(where, "momentum", momentum)
-    return _same_shapes(
-        BatchNormalization(_EPSILON.read(where, "eps", eps), training, kept, unbiased=True), types
-    )
+    op = BatchNormalization(_EPSILON.read(where, "eps", eps), training, kept, unbiased=True)
+    return plain(op, *types)
 
 
 def _parse_instance(types: Types, where: str, eps: object) -> Operation:
     """Instance normalisation of (input, weight?, bias?)."""
     _channels(where, *types, least=3)
-    return _same_shapes(InstanceNormalization(_EPSILON.read(where, "eps", eps)), types)
-
-
-def _same_shapes(op: Op, types: Types) -> Operation:
-    return Operation(op, tuple(x.shape for x in types), tuple(y.shape for y in op.infer(*types)))
+    return plain(InstanceNormalization(_EPSILON.read(where, "eps", eps)), *types)
 
 
 @public

@@ -33,6 +33,7 @@ from cenote.functional.arguments import (
     form,
     layout_rank,
     operation_on,
+    plain,
 )
 from cenote.functional.dispatch import call
 from cenote.functional.kinds import ANY, ArrayKind, Early, Flag, Hidden, Kind, MapKind, Real, Whole, Word
@@ -114,6 +115,7 @@ class Record:
     returns, out  the annotations of the result and of `out`, which "" leaves out
     arrays    makes the operator's arrays of those that are given, by name, and of other arguments; `where` is the
               function's name, `rank` that of the record
+    target    finds where the result goes in the same way; by default that is `out`
     """
 
     name: str
@@ -126,6 +128,7 @@ class Record:
     returns: str = "A"
     out: str = "A | None"
     arrays: Callable[..., tuple[Any, ...]] | None = None
+    target: Callable[..., Any] | None = None
 
     def of(self, kind: type[Kind]) -> tuple[Parameter, ...]:
         """The parameters of a kind."""
@@ -183,23 +186,30 @@ class Record:
         first = read[self.parameters[0].name]
         if isinstance(first, Form):
             return operation_on(made, first)
-        return Operation(made, tuple(x.shape for x in types), tuple(y.shape for y in made.infer(*types)))
+        return plain(made, *types)
 
     @cached_property
     def function(self) -> Callable[..., Any]:
         """What callers see."""
         values = (f"{each.kind.key}({each.name})" if each.kind.key else each.name for each in self.arguments)
         out = "out" if any(each.name == "out" for each in self.signature()) else "None"
+        if self.target:
+            out = f"target({self.names_of(self.target)})"
         line = f"call(parse, {self.in_arrays()}, ({', '.join((repr(self.name), *values))},), {out}, threads)"
         names = {"call": call, "parse": self.parse, "as_tuple": as_tuple, "arrays": self.arrays}
+        names["target"] = self.target
         return written(self.name, self.signature(), self.returns, line, names, self.body, self.doc)
+
+    def names_of(self, early: Callable[..., Any]) -> str:
+        """What a function that runs with each call takes, by its own parameters' names."""
+        known = {"where": repr(self.name), "rank": repr(self.rank)}
+        names = early.__code__.co_varnames[: early.__code__.co_argcount]
+        return ", ".join(known.get(name, name) for name in names)
 
     def in_arrays(self) -> str:
         """The tuple of a call's arrays, in the function's own code."""
         if self.arrays:
-            code = self.arrays.__code__
-            known = {"where": repr(self.name), "rank": repr(self.rank)}
-            return f"arrays({', '.join(known.get(n, n) for n in code.co_varnames[: code.co_argcount])})"
+            return f"arrays({self.names_of(self.arrays)})"
         names = [each.name for each in self.of(ArrayKind)]
         everything = f"({', '.join(names)},)"
         if not self.of(ArrayKind)[-1].optional:

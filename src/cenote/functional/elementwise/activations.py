@@ -151,7 +151,9 @@ def softplus(input: Value, beta: float = 1.0, threshold: float = 20.0) -> Traced
     """log(1 + exp(beta * input)) / beta; input itself where beta * input is above threshold."""
     scaled = input if beta == 1 else _float("softplus", input) * beta
     soft = apply(Softplus(), _float("softplus", scaled))
-    return _where(scaled > threshold, input, soft if beta == 1 else soft / beta)
+    if beta != 1:
+        soft = soft / beta
+    return _where(scaled > threshold, input, soft)
 
 
 @elementwise

@@ -142,7 +142,7 @@ def minimum(input: Left, other: Right) -> Traced:
 
 
 @formula
-def _clamp(x: Left, low: Right | None, high: Right | None) -> Traced:
+def _clamp(x: Left, low: Right | None = None, high: Right | None = None) -> Traced:
     bounds = [bound for bound in (low, high) if bound is not None]
     if not bounds:
         raise ArgumentError("clamp: at least one of min and max must be given")
@@ -152,11 +152,6 @@ def _clamp(x: Left, low: Right | None, high: Right | None) -> Traced:
     if low is not None:
         value = apply(Max(), value, as_type(low, dtype, some))
     return value if high is None else apply(Min(), value, as_type(high, dtype, some))
-
-
-@formula
-def _clamp_min(x: Left, low: Right) -> Traced:
-    return _clamp(x, low, None)
 
 
 @formula
@@ -216,7 +211,7 @@ def _where(condition: Left, a: Left, b: Left) -> Traced:
     if not isinstance(condition, Traced) or condition.dtype != BOOL:
         given = condition.dtype if isinstance(condition, Traced) else type(condition).__name__
         raise DTypeError(f"where: condition has type {given}, expected bool; compare it with 0")
-    return apply(Where(), condition, *promoted("where", a, b))
+    return apply(Where(), condition, *promoted("where", a, b, beside=condition))
 
 
 @elementwise
@@ -347,7 +342,7 @@ def clamp(
     input or a bound gives NaN.
     """
     if max is None:
-        return run("clamp_min", (input, min), (), out, threads)
+        return run("clamp", (input, min), (), out, threads)
     if min is None:
         return run("clamp_max", (input, max), (), out, threads)
     return run("clamp", (input, min, max), (), out, threads)

@@ -332,10 +332,13 @@ def as_type(x: Operand, dtype: np.dtype[Any], beside: Operand | None = None) -> 
     return x if x.dtype == dtype else apply(Cast(dtype), x)
 
 
-def promoted(where: str, *operands: Operand, floats: bool = False) -> list[Traced]:
-    """The operands in their common type; with `floats` integers and bool become float32."""
+def promoted(
+    where: str, *operands: Operand, floats: bool = False, beside: Operand | None = None
+) -> list[Traced]:
+    """The operands in their common type; with `floats` integers and bool become float32. Numbers are recorded where
+    `beside`, or one of the operands, is."""
     dtype = result_type(where, operands)
     if floats and not is_float(dtype):
         dtype = FLOAT32
-    some = next(x for x in operands if isinstance(x, Traced))
+    some = beside if isinstance(beside, Traced) else next(x for x in operands if isinstance(x, Traced))
     return [as_type(x, dtype, some) for x in operands]
