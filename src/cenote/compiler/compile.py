@@ -19,15 +19,13 @@ from cenote.core.load_options import LoadOptions
 from cenote.core.trace import Trace
 from cenote.core.types import TensorType
 from cenote.graph.graph import Graph, Node, OwnedGraph
+from cenote.kernels.cost_model import WORTH_THREADS_OF_PROGRAM
 from cenote.ops.base import no_calls
 from cenote.passes.pipeline import optimize
 from cenote.runtime.program import Program
 from cenote.runtime.template import Template
 from cenote.runtime.threads import resolve_threads
 
-_WORTH_THREADS = (
-    60e-6  # seconds of work below which waking and synchronising threads costs more than it saves
-)
 _MORE_MEMORY = (
     1.1  # most memory, relative to step by step, that a plan may take so that branches run side by side
 )
@@ -93,7 +91,7 @@ def compile_sized(
     """Compile a graph whose types hold Sizes of the trace: return a template, its description (JSON in which numbers
     that depend on the sizes stand as {{position}}), and the optimised graph. `between` as in `Plan`."""
     assembler, seconds = _assembled(_scheduled(source, how, trace), how.pool, trace)
-    template, positions = assembler.template(how.threads, seconds, _WORTH_THREADS, trace)
+    template, positions = assembler.template(how.threads, seconds, WORTH_THREADS_OF_PROGRAM, trace)
     program = template.at(trace.values[: trace.dimensions])
     assert program is not None, "a template holds for the sizes that it was made with"
     origins = [step.origin for step in assembler.steps]
@@ -119,7 +117,7 @@ def assemble(make: Callable[[], Schedule], threads: int, pool: ConstantPool | No
     """Plan memory, generate code and build the program of the schedule that `make` returns (and keeps no reference
     to)."""
     assembler, seconds = _assembled(make, pool, None)
-    program = assembler.program(threads, seconds < _WORTH_THREADS)
+    program = assembler.program(threads, seconds < WORTH_THREADS_OF_PROGRAM)
     origins = tuple(step.origin for step in assembler.steps)
     return Plan(assembler.graph, assembler.scheduled, assembler.memory, program, origins)
 

@@ -39,7 +39,7 @@ class ConvProblem:
     weights: Array | None = None
     bias: Array | None = None
 
-    @property
+    @cached_property
     def lanes(self) -> int:
         """The elements of a vector, and the channels of a block."""
         return self.target.lanes()
@@ -60,7 +60,7 @@ class ConvProblem:
             return None
         deep = (1,) * (3 - self.shape.rank)
         weights = weights.reshape(*weights.shape[:2], *deep, *self.shape.window)
-        return replace(self, weights=weights, bias=values[1])
+        return ConvProblem(self.shape, self.fused, self.inputs, self.target, self.local, weights, values[1])
 
     def without_outer_taps(self) -> ConvProblem:
         """The convolution without the taps that see nothing but padding: with a dilation of 36, a 3x3 window on a map

@@ -55,10 +55,11 @@ def winograd(problem: ConvProblem) -> Iterator[Lowering]:
     if pool:
         even = tuple(extent - extent % 2 for extent in problem.shape.out)
         problem = dataclasses.replace(problem, shape=dataclasses.replace(problem.shape, out=even))
+    tiles = [tile for tile in tiles_of(problem.shape) if not pool or tile[0] % 2 == tile[1] % 2 == 0]
+    if not tiles:
+        return
     size = _flat_shape(problem.shape.deep())
-    for tall, wide in tiles_of(problem.shape):
-        if pool and (tall % 2 or wide % 2):
-            continue
+    for tall, wide in tiles:
         if plain(size.out[0]) >= tall and plain(size.out[1]) >= wide:
             yield _in_tiles(problem, WinogradPlan(size, tall, wide, problem.target, pool))
 
