@@ -85,8 +85,8 @@ PERF_MAP = Setting("CENOTE_PERF_MAP", "", "1: write the map that lets Linux perf
 CHECK_FORMULAS = Setting(
     "CENOTE_CHECK_FORMULAS",
     "",
-    "1: compare the formulas of models with open sizes with their operations at other sizes, too, when planning (slow), "
-    "and fail where a fault keeps a model from being planned for open sizes.",
+    "1: compare the formulas of models with open sizes with their operations at other sizes, too, when planning "
+    "(slow), and fail where a fault keeps a model from being planned for open sizes.",
 )
 SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SHAPES_KEPT, SPIN, DENORMALS, PERF_MAP, CHECK_FORMULAS)
 
