@@ -28,7 +28,7 @@ class Extent:
 
     @staticmethod
     def at_hand(slot: Slot, nbytes: int, root: str) -> Extent:
-        """Return the extent for the shapes at hand; of an open size at least a byte: for others it is not empty."""
+        """Return the extent for the shapes at hand, of an open size at least a byte: others are not empty."""
         least = isinstance(nbytes, Symbolic)
         return Extent(Slot(slot.kind, slot.index, plain(slot.offset)), max(least, plain(nbytes)), root)
 

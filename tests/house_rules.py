@@ -1,0 +1,212 @@
+"""Counts of what the house rules do without: each may only fall, which `tests/test_layout.py` holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "cenote"
+# First words of a docstring that begins with a relative clause instead of a noun or a verb.
+HEADLESS = {"What", "Of", "Those", "That", "Its", "How", "Where"}
+# Modules that nothing in the package imports: it is started with them, or users import them.
+ENTRIES = {"__init__", "__main__", "backend", "torch", "ray", "codegen.worker", "ort.__main__"}
+PATH = re.compile(r"(?<![\w/.*<{-])((?:[a-z_]+/)+[a-z_0-9]+\.py)\b")
+TORN = re.compile(r"= \(\n +[^\n(\[{]*[^\s,([{]  # [^\n]*\n *\)\n")
+
+
+@cache
+def sources() -> dict[str, str]:
+    """The package's modules by their path in it."""
+    return {
+        path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {path: ast.parse(source) for path, source in sources().items()}
+
+
+def nodes(
+    kind: type[ast.AST] | tuple[type[ast.AST], ...], outside: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ast.AST]]:
+    """Every node of some kinds with its module, but for the parts `outside`."""
+    for path, tree in trees().items():
+        if path.split("/")[0] not in outside:
+            yield from ((path, node) for node in ast.walk(tree) if isinstance(node, kind))
+
+
+def headless_docstrings() -> list[str]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = ((path, ast.get_docstring(node)) for path, node in nodes(documented))  # type: ignore[arg-type]
+    return [
+        f"{path}: {text[:60]}"
+        for path, text in texts
+        if text and re.split(r"\W", text, maxsplit=1)[0] in HEADLESS
+    ]
+
+
+def private_names_of_other_parts() -> list[str]:
+    """Reads of `x._name` whose name nothing in the same part defines."""
+    own: dict[str, set[str]] = {}
+    for path, source in sources().items():
+        found = re.findall(r"(?:def |class |self\.|cls\.|^ *)(_[a-z]\w*)(?:\(|:| =|,)", source, re.M)
+        own.setdefault(path.split("/")[0], set()).update(found)
+    return [
+        f"{path}:{node.lineno} {node.attr}"
+        for path, node in nodes(ast.Attribute)
+        if isinstance(node, ast.Attribute)
+        and re.match(r"_[a-z]", node.attr)
+        and isinstance(node.value, ast.Name)
+        and node.value.id not in ("self", "cls")
+        and node.attr not in own[path.split("/")[0]]
+    ]
+
+
+def _parameters(outside: tuple[str, ...] = ()) -> Iterator[tuple[str, ast.arg]]:
+    for path, node in nodes((ast.FunctionDef, ast.AsyncFunctionDef), outside):
+        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+            if isinstance(each.annotation, ast.Name) and each.annotation.id == "Any":
+                yield f"{path}:{node.name}", each
+
+
+def parameters_of_any_type() -> list[str]:
+    return [f"{where}({each.arg})" for where, each in _parameters()]
+
+
+def models_and_plans_of_any_type() -> list[str]:
+    every = _parameters(outside=("frontends",))
+    return [f"{where}({each.arg})" for where, each in every if each.arg in ("model", "plan", "stage")]
+
+
+def class_names_that_stand_twice() -> list[str]:
+    names = Counter(node.name for _, node in nodes(ast.ClassDef) if isinstance(node, ast.ClassDef))
+    return sorted(name for name, count in names.items() if count > 1 and not name.startswith("_"))
+
+
+def kernels_asked_by_name() -> list[str]:
+    """Comparisons of a name or an algorithm with that of a lowering, outside of kernels and operators."""
+    made = re.compile(r"(?:Lowering|Algorithm|\.lowering)\(\s*\"(\w+)\"")
+    known = {name for source in sources().values() for name in made.findall(source)}
+    return [
+        f"{path}:{node.lineno}"
+        for path, node in nodes(ast.Compare, outside=("kernels", "ops"))
+        if isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Attribute)
+        and node.left.attr in ("name", "algorithm")
+        and any(isinstance(each, ast.Constant) and each.value in known for each in node.comparators)
+    ]
+
+
+def modules_that_nothing_imports() -> list[str]:
+    """Modules that are there for tests and benchmarks alone, or are named in texts only."""
+    asked: set[str] = set()
+    for _, node in nodes((ast.Import, ast.ImportFrom)):
+        if isinstance(node, ast.ImportFrom):
+            asked |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            asked |= {alias.name for alias in node.names}
+    named = {path: path.removesuffix(".py").replace("/", ".") for path in sources()}
+    return [
+        path
+        for path, name in named.items()
+        if not path.endswith("__init__.py")
+        and name not in ENTRIES
+        and f"cenote.{name}" not in asked
+        # Families of functions and of operators are found by their names.
+        and not path.startswith(("functional/", "ops/"))
+    ]
+
+
+def formatter_skips() -> list[str]:
+    return [path for path, source in sources().items() for _ in range(source.count("# fmt: skip"))]
+
+
+def values_torn_by_a_comment() -> list[str]:
+    return [
+        f"{path}: {torn.split()[2]}" for path, source in sources().items() for torn in TORN.findall(source)
+    ]
+
+
+def paths_that_do_not_exist() -> list[str]:
+    """Paths of modules in docstrings and pages, but for pages that say which files to add."""
+    texts = {
+        page.name: page.read_text(encoding="utf-8")
+        for page in (ROOT / "docs").glob("*.md")
+        if page.name[:4] != "add_"
+    }
+    found: list[str] = []
+    for name, text in {**texts, **sources()}.items():
+        for path in PATH.findall(text):
+            places = (
+                PACKAGE,
+                PACKAGE.parent,
+                ROOT,
+                (PACKAGE / name).parent,
+                *(PACKAGE / part for part in ("kernels", "ops")),
+            )
+            if not any((place / path).exists() for place in places):
+                found.append(f"{name}: {path}")
+    return found
+
+
+def parts_that_architecture_does_not_name() -> list[str]:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    parts = {path.split("/")[0] for path in sources()} - {"__init__.py", "__main__.py"}
+    return sorted(part for part in parts if not re.search(rf"`{re.escape(part)}[/`]", page))
+
+
+def modules_of_tests_used_as_libraries() -> list[str]:
+    imports = re.compile(r"^ *from tests\.(?:\w+\.)*test_\w+ import", re.M)
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    return [path.name for path in files for _ in imports.findall(path.read_text(encoding="utf-8"))]
+
+
+def lines_of_the_changelog_that_stand_twice() -> list[str]:
+    lines = Counter((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines())
+    return [line for line, count in lines.items() if count > 1 and line.startswith("-")]
+
+
+def catchers_of_everything() -> set[str]:
+    """Functions with `except Exception`, as path:function."""
+    found: set[str] = set()
+
+    def look(node: ast.AST, where: str, path: str) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            where = node.name
+        if (
+            isinstance(node, ast.ExceptHandler)
+            and isinstance(node.type, ast.Name)
+            and node.type.id == "Exception"
+        ):
+            found.add(f"{path}:{where}")
+        for child in ast.iter_child_nodes(node):
+            look(child, where, path)
+
+    for path, tree in trees().items():
+        look(tree, "", path)
+    return found
+
+
+RULES: tuple[Callable[[], list[str]], ...] = (
+    headless_docstrings,
+    private_names_of_other_parts,
+    models_and_plans_of_any_type,
+    parameters_of_any_type,
+    class_names_that_stand_twice,
+    kernels_asked_by_name,
+    modules_that_nothing_imports,
+    formatter_skips,
+    values_torn_by_a_comment,
+    paths_that_do_not_exist,
+    parts_that_architecture_does_not_name,
+    modules_of_tests_used_as_libraries,
+    lines_of_the_changelog_that_stand_twice,
+)
