@@ -90,7 +90,7 @@ class Prepared:
             others.append(target)
         return targets
 
-    def _takes(self, arrays: Sequence[Array], target: Any) -> bool:
+    def _takes(self, arrays: Sequence[Array], target: object) -> bool:
         """`fits` for one result: 2 us less than the general way."""
         wanted = self.outputs[0]
         if type(target) is not np.ndarray or target.shape != wanted.shape or target.dtype != wanted.dtype:
@@ -190,7 +190,7 @@ def _key(parser: Parser, said: bytes, arrays: Sequence[Array]) -> tuple[Any, ...
 
 
 def _convert_and_call(
-    parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: Any, threads: Any
+    parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: object, threads: object
 ) -> Any:
     name = arguments[0]
     converted = []

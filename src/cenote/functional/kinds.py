@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from cenote.core.types import TensorType
 from cenote.functional.arguments import Form, Semantics, choice, flag, real, semantics_named, whole
@@ -21,7 +21,7 @@ class Kind:
     text: str = ""
     key: str = ""
 
-    def read(self, where: str, name: str, value: Any) -> object:
+    def read(self, where: str, name: str, value: object) -> object:
         """The checked value; None is not given to a kind whose annotation allows it. Raises ArgumentError."""
         return value
 
@@ -33,7 +33,7 @@ ANY = Kind()
 class Flag(Kind):
     """True or False."""
 
-    def read(self, where: str, name: str, value: Any) -> bool:
+    def read(self, where: str, name: str, value: object) -> bool:
         return flag(where, name, value)
 
 
@@ -44,14 +44,14 @@ class Whole(Kind):
     low: int | None = None
     high: int | None = None
 
-    def read(self, where: str, name: str, value: Any) -> int:
+    def read(self, where: str, name: str, value: object) -> int:
         return whole(where, name, value, self.low, self.high)
 
 
 class Wholes(Whole):
     """A whole number, or a list or tuple of them, within limits."""
 
-    def read(self, where: str, name: str, value: Any) -> tuple[int, ...]:  # type: ignore[override]  # several
+    def read(self, where: str, name: str, value: object) -> tuple[int, ...]:  # type: ignore[override]  # several
         values = value if isinstance(value, list | tuple) else (value,)
         return tuple(whole(where, name, each, self.low, self.high) for each in values)
 
@@ -59,7 +59,7 @@ class Wholes(Whole):
 class Real(Kind):
     """A real number."""
 
-    def read(self, where: str, name: str, value: Any) -> float:
+    def read(self, where: str, name: str, value: object) -> float:
         return real(where, name, value)
 
 
@@ -69,12 +69,12 @@ class Word(Kind):
 
     allowed: Sequence[str] = ()
 
-    def read(self, where: str, name: str, value: Any) -> str:
+    def read(self, where: str, name: str, value: object) -> str:
         return choice(where, name, value, self.allowed)
 
 
 class RulesKind(Kind):
-    def read(self, where: str, name: str, value: Any) -> Semantics:
+    def read(self, where: str, name: str, value: object) -> Semantics:
         return semantics_named(where, value)
 
 

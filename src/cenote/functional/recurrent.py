@@ -116,7 +116,7 @@ class _Stack:
         except (MemoryError, OSError) as error:
             raise_refusal(self.where, error)
 
-    def _run(self, input: Any, first: Sequence[Any], params: Any) -> tuple[Any, ...]:
+    def _run(self, input: object, first: Sequence[Any], params: object) -> tuple[Any, ...]:
         where, both = self.where, flag(self.where, "bidirectional", self.bidirectional)
         layers = whole(where, "num_layers", self.num_layers, 1)
         directions, leads = 1 + both, flag(where, "batch_first", self.batch_first)
@@ -150,7 +150,7 @@ class _Stack:
                 raise ShapeError(f"{self.where}: hx must have shape {list(shape)}, got {list(state.shape)}")
         return given or [np.zeros(shape, dtype)] * (1 + (self.where == "lstm"))
 
-    def _weights(self, params: Any, layers: int, directions: int) -> list[tuple[Array, Array, Array]]:
+    def _weights(self, params: object, layers: int, directions: int) -> list[tuple[Array, Array, Array]]:
         """Of each layer: input weights, state weights and biases of all directions, in the kernels' order of gates."""
         biased = flag(self.where, "has_biases", self.has_biases)
         if not isinstance(params, list | tuple):

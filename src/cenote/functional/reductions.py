@@ -48,7 +48,7 @@ _squared_distance = fused(lambda x, mean: (x - mean) * (x - mean))
 
 
 def parse_reduction(
-    types: Types, where: str, kind: str, dim: Any, keepdim: Any, accumulate: Any = None
+    types: Types, where: str, kind: str, dim: object, keepdim: object, accumulate: object = None
 ) -> Operation:
     """A reduction that ONNX has."""
     (x,) = types
@@ -65,7 +65,7 @@ def parse_reduction(
     return Operation(op, (shape,), (kept if flag(where, "keepdim", keepdim) else removed,))
 
 
-def _axes(where: str, dim: Any, rank: int) -> tuple[int, ...]:
+def _axes(where: str, dim: object, rank: int) -> tuple[int, ...]:
     if dim is None or (isinstance(dim, list | tuple) and not dim):
         return tuple(range(rank))
     axes = unique_axes(where, whole_numbers(where, "dim", dim), max(rank, 1))
@@ -252,7 +252,7 @@ def _running(where: str, x: Any, dim: Any, dtype: Any, out: Any, threads: int | 
     return call(parse_running, (x,), (where, dim), out, threads)
 
 
-def parse_running(types: Types, where: str, dim: Any) -> Operation:
+def parse_running(types: Types, where: str, dim: object) -> Operation:
     """A running sum or product."""
     (x,) = types
     axis = normalize_axis(where, whole(where, "dim", dim), max(x.rank, 1))

@@ -98,8 +98,8 @@ def _parse_same(types: Types, where: str) -> Operation:
 
 
 def parse_interpolate(
-    types: Types, where: str, size: Any, scale_factor: Any, mode: Any, align_corners: Any, recompute: Any,
-    antialias: Any,
+    types: Types, where: str, size: object, scale_factor: object, mode: object, align_corners: object,
+    recompute: object, antialias: object,
 ) -> Operation:  # fmt: skip
     """A resizing."""
     (x,), word = types, choice(where, "mode", mode, tuple(_RANKS))
@@ -160,7 +160,7 @@ def _resize(
 
 
 def _sizes(
-    where: str, x: TensorType, size: Any, scale_factor: Any, recompute: Any
+    where: str, x: TensorType, size: object, scale_factor: object, recompute: object
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """The spatial extents of the result, and the scales where they say the places."""
     rank, exact = x.rank - 2, recompute is not None and flag(where, "recompute_scale_factor", recompute)
@@ -214,7 +214,9 @@ def grid_sample(
     return cast(A, call(parse_grid_sample, (input, grid), arguments, out, threads))
 
 
-def parse_grid_sample(types: Types, where: str, mode: Any, padding: Any, align_corners: Any) -> Operation:
+def parse_grid_sample(
+    types: Types, where: str, mode: object, padding: object, align_corners: object
+) -> Operation:
     """An image read at places."""
     x, grid = types
     word = choice(where, "mode", mode, tuple(_GRID_MODES))
@@ -252,7 +254,7 @@ def affine_grid(
     )
 
 
-def parse_affine_grid(types: Types, where: str, size: Any, align_corners: Any) -> Operation:
+def parse_affine_grid(types: Types, where: str, size: object, align_corners: object) -> Operation:
     """The places of an affine map."""
     (theta,), extents = types, whole_numbers(where, "size", size)
     corners = align_corners is not None and flag(where, "align_corners", align_corners)
@@ -278,7 +280,7 @@ def unfold(
 
 
 def parse_unfold(
-    types: Types, where: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+    types: Types, where: str, kernel_size: object, dilation: object, padding: object, stride: object
 ) -> Operation:
     """Windows as columns."""
     (x,) = types
@@ -307,7 +309,13 @@ def fold(
 
 
 def parse_fold(
-    types: Types, where: str, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+    types: Types,
+    where: str,
+    output_size: object,
+    kernel_size: object,
+    dilation: object,
+    padding: object,
+    stride: object,
 ) -> Operation:
     """Columns added up."""
     (x,) = types
@@ -324,7 +332,7 @@ def parse_fold(
 
 
 def _steps(
-    where: str, stride: Any, padding: Any, dilation: Any
+    where: str, stride: object, padding: object, dilation: object
 ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
     """Strides, pads and dilations of two axes."""
     pads = tuple((pad, pad) for pad in numbers(where, "padding", padding, 2, 0))
@@ -351,7 +359,13 @@ def deform_conv2d(
 
 
 def parse_deform_conv(
-    types: Types, where: str, stride: Any, padding: Any, dilation: Any, has_bias: bool, has_mask: bool
+    types: Types,
+    where: str,
+    stride: object,
+    padding: object,
+    dilation: object,
+    has_bias: bool,
+    has_mask: bool,
 ) -> Operation:
     """A convolution with moved taps."""
     x, weight, offset = types[:3]

@@ -89,7 +89,7 @@ def embedding_bag(
     return call(parse_embedding_bag, tuple(arrays), (name, mode, padding_idx, invalid), out, threads)
 
 
-def _bounds(name: str, indices: Array, offsets: Any, ends: bool) -> Array:
+def _bounds(name: str, indices: Array, offsets: object, ends: bool) -> Array:
     """Where each bag begins, and where the last one ends."""
     if indices.ndim == 2:
         if offsets is not None:
@@ -112,7 +112,7 @@ def _bounds(name: str, indices: Array, offsets: Any, ends: bool) -> Array:
     return bounds
 
 
-def parse_nms(types: Types, where: str, threshold: Any) -> Operation:
+def parse_nms(types: Types, where: str, threshold: object) -> Operation:
     """The boxes to keep."""
     boxes, scores = types
     if boxes.rank != 2 or boxes.shape[1] != 4:

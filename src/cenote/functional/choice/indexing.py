@@ -63,7 +63,7 @@ def made(op: Op, *inputs: TensorType) -> Operation:
     return Operation(op, tuple(x.shape for x in inputs), tuple(y.shape for y in op.infer(*inputs)))
 
 
-def parse_embedding(types: Types, where: str, padding_idx: Any, invalid: Any) -> Operation:
+def parse_embedding(types: Types, where: str, padding_idx: object, invalid: object) -> Operation:
     """Rows of a table."""
     weight, indices = types
     if weight.rank != 2:
@@ -107,7 +107,7 @@ def embedding(
     return call(parse_embedding, (weight, input), ("embedding", padding_idx, invalid), out, threads)
 
 
-def parse_index_select(types: Types, where: str, dim: Any, invalid: Any) -> Operation:
+def parse_index_select(types: Types, where: str, dim: object, invalid: object) -> Operation:
     """Slices along an axis."""
     x, index = types
     if index_input(where, index).rank > 1:
@@ -136,7 +136,7 @@ def index_select(
     return call(parse_index_select, (input, index), ("index_select", dim, invalid), out, threads)
 
 
-def parse_take(types: Types, where: str, invalid: Any) -> Operation:
+def parse_take(types: Types, where: str, invalid: object) -> Operation:
     """Elements of the flattened input."""
     x, index = types
     index_input(where, index)
@@ -152,7 +152,7 @@ def take(
     return call(parse_take, (input, index), ("take", invalid), out, threads)
 
 
-def parse_gather(types: Types, where: str, dim: Any, invalid: Any, negative: bool) -> Operation:
+def parse_gather(types: Types, where: str, dim: object, invalid: object, negative: bool) -> Operation:
     """One element per index."""
     x, index = types
     index_input(where, index)
@@ -231,7 +231,7 @@ def _along(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
     return made[0], made[1]
 
 
-def parse_flat(types: Types, where: str, invalid: Any) -> Operation:
+def parse_flat(types: Types, where: str, invalid: object) -> Operation:
     """Elements of the flattened input, by a flattened index."""
     x, index = types
     index_input(where, index, "indices")

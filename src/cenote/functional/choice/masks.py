@@ -44,7 +44,9 @@ def masked_select(input: A, mask: DLPack, *, out: A | None = None, threads: int 
     return _handed(y, given, out, restore)
 
 
-def _target(name: str, out: Any, wanted: TensorType, inputs: tuple[Array, ...]) -> tuple[Array, Array | None]:
+def _target(
+    name: str, out: object, wanted: TensorType, inputs: tuple[Array, ...]
+) -> tuple[Array, Array | None]:
     """Dense memory for the result, and the caller's array."""
     if out is None:
         return empty_output(wanted.shape, wanted.dtype), None
@@ -52,7 +54,7 @@ def _target(name: str, out: Any, wanted: TensorType, inputs: tuple[Array, ...]) 
     return (given if given.flags.c_contiguous else np.empty(wanted.shape, wanted.dtype)), given
 
 
-def _handed(y: Array, given: Array | None, out: Any, restore: Restore) -> Any:
+def _handed(y: Array, given: Array | None, out: object, restore: Restore) -> Any:
     if given is None:
         return restore(y)
     if given is not y:

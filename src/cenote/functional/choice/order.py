@@ -23,7 +23,7 @@ from cenote.ops.movement.data_dependent import OneHotOf
 from cenote.ops.reduction.topk import ArgMax, ArgMin, Ordered
 
 
-def _on_axis(where: str, x: TensorType, dim: Any) -> tuple[int, tuple[int, ...]]:
+def _on_axis(where: str, x: TensorType, dim: object) -> tuple[int, tuple[int, ...]]:
     """The axis, and the shape with that of a list of one in place of none."""
     if x.dtype.kind in "cOSUV" and x.dtype.name != "bfloat16":
         raise DTypeError(f"{where}: input has type {x.dtype}, expected numbers or bools; cast it")
@@ -36,7 +36,9 @@ def _ordered(op: Op, x: TensorType, shape: tuple[int, ...]) -> Operation:
     return Operation(op, (shape,), tuple(() if scalar and y.size == 1 else y.shape for y in outputs))
 
 
-def parse_topk(types: Types, where: str, k: Any, dim: Any, largest: Any, sorted: Any) -> Operation:
+def parse_topk(
+    types: Types, where: str, k: object, dim: object, largest: object, sorted: object
+) -> Operation:
     """The k best along an axis."""
     (x,) = types
     axis, shape = _on_axis(where, x, dim)
@@ -70,7 +72,7 @@ def topk(
     return call(parse_topk, (input,), ("topk", k, dim, largest, sorted), out, threads)
 
 
-def parse_sort(types: Types, where: str, dim: Any, descending: Any, stable: Any) -> Operation:
+def parse_sort(types: Types, where: str, dim: object, descending: object, stable: object) -> Operation:
     """All elements along an axis, in order."""
     (x,) = types
     axis, shape = _on_axis(where, x, dim)
@@ -105,7 +107,9 @@ def argsort(
     return places
 
 
-def parse_arg_reduce(types: Types, where: str, dim: Any, keepdim: Any, select_last_index: Any) -> Operation:
+def parse_arg_reduce(
+    types: Types, where: str, dim: object, keepdim: object, select_last_index: object
+) -> Operation:
     """The place of the best along an axis, or of all elements."""
     (x,) = types
     keep, last = flag(where, "keepdim", keepdim), flag(where, "select_last_index", select_last_index)
@@ -187,7 +191,7 @@ def where(condition: DLPack, input: A, other: Any, *, out: A | None = None, thre
     return call(parse_where, (condition, *values), ("where",), out, threads)
 
 
-def parse_one_hot(types: Types, name: str, classes: Any, dim: Any, invalid: Any) -> Operation:
+def parse_one_hot(types: Types, name: str, classes: object, dim: object, invalid: object) -> Operation:
     """One of two values along a new axis. The values are the second input."""
     indices, values = types
     index_input(name, indices, "input")

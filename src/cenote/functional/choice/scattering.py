@@ -54,7 +54,7 @@ def _scatter(name: str, arrays: Any, dim: Any, reduction: str, invalid: Any, out
 
 
 def _scatter_bools(
-    name: str, arrays: Any, dim: Any, reduction: str, invalid: Any, out: Any, threads: Any
+    name: str, arrays: object, dim: object, reduction: str, invalid: object, out: object, threads: object
 ) -> Any:
     """Sums of bools are "or", products "and"."""
     (x, restore), (index, _), (src, _) = _given(name, arrays)
@@ -71,7 +71,7 @@ def _given(name: str, arrays: Any) -> Iterator[tuple[Array, Restore]]:
         yield given_array(name, what, x)
 
 
-def _handed(name: str, y: Array, out: Any, restore: Restore) -> Any:
+def _handed(name: str, y: Array, out: object, restore: Restore) -> Any:
     """A result to the caller: in `out` where there is one, else as the caller's kind of array."""
     if out is None:
         return restore(y)
@@ -154,7 +154,14 @@ def scatter_reduce(
 
 
 def _by_hand(
-    name: str, arrays: Any, dim: Any, kind: str, include: bool, invalid: Any, out: Any, threads: Any
+    name: str,
+    arrays: object,
+    dim: object,
+    kind: str,
+    include: bool,
+    invalid: object,
+    out: object,
+    threads: object,
 ) -> Any:
     """Where what was there does not count, or counts as one of several: in steps of scatters."""
     (x, restore), (index, _), (src, _) = _given(name, arrays)

@@ -51,7 +51,7 @@ Scale = Annotated[Any, Kind("float")]
 # ---- arithmetic -----------------------------------------------------------------------------------------------------
 
 
-def _scaled(where: str, x: Traced, alpha: Any) -> Traced:
+def _scaled(where: str, x: Traced, alpha: object) -> Traced:
     alpha = number(where, "alpha", alpha) if not isinstance(alpha, bool) else alpha
     if isinstance(alpha, float) and not is_float(x.dtype):
         raise ArgumentError(

@@ -103,55 +103,55 @@ class Traced:
     def __iter__(self) -> Any:
         raise InputError("fused: a recorded array has no elements to go through")
 
-    def __add__(self, other: Any) -> Traced:
+    def __add__(self, other: object) -> Traced:
         return record("add", self, other)
 
-    def __radd__(self, other: Any) -> Traced:
+    def __radd__(self, other: object) -> Traced:
         return record("add", other, self)
 
-    def __sub__(self, other: Any) -> Traced:
+    def __sub__(self, other: object) -> Traced:
         return record("sub", self, other)
 
-    def __rsub__(self, other: Any) -> Traced:
+    def __rsub__(self, other: object) -> Traced:
         return record("sub", other, self)
 
-    def __mul__(self, other: Any) -> Traced:
+    def __mul__(self, other: object) -> Traced:
         return record("mul", self, other)
 
-    def __rmul__(self, other: Any) -> Traced:
+    def __rmul__(self, other: object) -> Traced:
         return record("mul", other, self)
 
-    def __truediv__(self, other: Any) -> Traced:
+    def __truediv__(self, other: object) -> Traced:
         return record("div", self, other)
 
-    def __rtruediv__(self, other: Any) -> Traced:
+    def __rtruediv__(self, other: object) -> Traced:
         return record("div", other, self)
 
-    def __floordiv__(self, other: Any) -> Traced:
+    def __floordiv__(self, other: object) -> Traced:
         return record("floor_divide", self, other)
 
-    def __rfloordiv__(self, other: Any) -> Traced:
+    def __rfloordiv__(self, other: object) -> Traced:
         return record("floor_divide", other, self)
 
-    def __mod__(self, other: Any) -> Traced:
+    def __mod__(self, other: object) -> Traced:
         return record("remainder", self, other)
 
-    def __rmod__(self, other: Any) -> Traced:
+    def __rmod__(self, other: object) -> Traced:
         return record("remainder", other, self)
 
-    def __pow__(self, other: Any) -> Traced:
+    def __pow__(self, other: object) -> Traced:
         return record("pow", self, other)
 
-    def __rpow__(self, other: Any) -> Traced:
+    def __rpow__(self, other: object) -> Traced:
         return record("pow", other, self)
 
-    def __and__(self, other: Any) -> Traced:
+    def __and__(self, other: object) -> Traced:
         return record("bitwise_and", self, other)
 
-    def __or__(self, other: Any) -> Traced:
+    def __or__(self, other: object) -> Traced:
         return record("bitwise_or", self, other)
 
-    def __xor__(self, other: Any) -> Traced:
+    def __xor__(self, other: object) -> Traced:
         return record("bitwise_xor", self, other)
 
     def __invert__(self) -> Traced:
@@ -163,22 +163,22 @@ class Traced:
     def __abs__(self) -> Traced:
         return record("abs", self)
 
-    def __lt__(self, other: Any) -> Traced:
+    def __lt__(self, other: object) -> Traced:
         return record("lt", self, other)
 
-    def __le__(self, other: Any) -> Traced:
+    def __le__(self, other: object) -> Traced:
         return record("le", self, other)
 
-    def __gt__(self, other: Any) -> Traced:
+    def __gt__(self, other: object) -> Traced:
         return record("gt", self, other)
 
-    def __ge__(self, other: Any) -> Traced:
+    def __ge__(self, other: object) -> Traced:
         return record("ge", self, other)
 
-    def __eq__(self, other: Any) -> Traced:  # type: ignore[override]  # elementwise, as arrays have it
+    def __eq__(self, other: object) -> Traced:  # type: ignore[override]  # elementwise, as arrays have it
         return record("eq", self, other)
 
-    def __ne__(self, other: Any) -> Traced:  # type: ignore[override]  # elementwise, as arrays have it
+    def __ne__(self, other: object) -> Traced:  # type: ignore[override]  # elementwise, as arrays have it
         return record("ne", self, other)
 
     __hash__ = object.__hash__
@@ -234,7 +234,7 @@ def apply(op: Pointwise, *operands: Traced) -> Traced:
     return operands[0].recorder.apply(op, *operands)
 
 
-def record(name: str, *operands: Any, arguments: Sequence[Any] = ()) -> Traced:
+def record(name: str, *operands: object, arguments: Sequence[Any] = ()) -> Traced:
     """The value of a function on operands of which at least one is recorded."""
     recorder = recorder_of(operands)
     for x in operands:
@@ -280,7 +280,7 @@ def run(name: str, operands: Sequence[Any], arguments: Sequence[Any], out: Any, 
     return call(parse_formula, arrays, (name, template, *arguments), out, threads)
 
 
-def _number(x: Any) -> Number | None:
+def _number(x: object) -> Number | None:
     if isinstance(x, bool | int | float):
         return x
     if isinstance(x, np.generic) and x.dtype.kind in "biuf":
