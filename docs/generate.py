@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import pkgutil
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -51,6 +53,7 @@ packed then, for each of the algorithms for constant weights that keep an infini
 | problem | algorithm | file | wins | cost |
 |---|---|---|---|---|
 """
+OPTIONS = re.compile(r"(<!-- options: .*?<!-- end -->)", re.DOTALL)
 OTHER_KERNELS = ("pool.whole_map", "pool.adaptive_argmax", "pool_variants", "pool_gradient", "roi")
 
 
@@ -131,6 +134,20 @@ def signatures_page() -> str:
     return _page_of("function_table", function="signatures")
 
 
+def options_page() -> str:
+    """The page about models, with the table of the options of `cenote.load`."""
+    lines = ["| option | on the command line | values | meaning |", "|---|---|---|---|"]
+    for each in dataclasses.fields(cenote.LoadOptions):
+        said = each.metadata["option"]
+        if said.flag:
+            words = [f'`"{word}"`' for word in getattr(said.check, "words", ())]
+            values = ", ".join(words) or (said.values if said.values[0].isdigit() else f"`{said.values}`")
+            lines.append(f"| `{each.name}` | `{said.flag}` | {values} | {said.help} |")
+    before, table, after = OPTIONS.split((DOCS / "using_models.md").read_text(encoding="utf-8"))
+    start = table.splitlines()[0]
+    return "\n".join([before + start, *lines, "<!-- end -->"]) + after
+
+
 PAGES = {
     "operators.md": operators_page,
     "functional.md": functions_page,
@@ -138,6 +155,7 @@ PAGES = {
     "settings.md": settings_page,
     "pooling_algorithms.md": pooling_page,
     "convolution_algorithms.md": convolutions_page,
+    "using_models.md": options_page,
 }
 
 if __name__ == "__main__":

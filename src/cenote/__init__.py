@@ -24,9 +24,10 @@ from cenote.core.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
 from cenote.core.version import __version__
-from cenote.loading import load, unsupported
+from cenote.loading import load, load_with, unsupported
 from cenote.model import Model
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from cenote.profile.info import Info, info
     from cenote.profile.stored import CachedFile, cache_contents, clear_cache
     from cenote.verification.found import Verification
-    from cenote.verification.verify import verify
+    from cenote.verification.verify import verify, verify_with
 
 __all__ = [
     "ArgumentError",
@@ -51,6 +52,7 @@ __all__ = [
     "Diagnosis",
     "Info",
     "InputError",
+    "LoadOptions",
     "MissingFileError",
     "Model",
     "ModelError",
@@ -67,10 +69,12 @@ __all__ = [
     "functional",
     "info",
     "load",
+    "load_with",
     "serving",
     "tiling",
     "unsupported",
     "verify",
+    "verify_with",
     "watch_compilation",
 ]
 
@@ -91,6 +95,7 @@ _ON_DEMAND = {
     "clear_cache": "cenote.profile.stored",
     "Verification": "cenote.verification.found",
     "verify": "cenote.verification.verify",
+    "verify_with": "cenote.verification.verify",
     "extract": "cenote.frontends.parameters.writer",
 }
 

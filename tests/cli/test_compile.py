@@ -44,13 +44,13 @@ def test_tune_reaches_the_loader(
     cenote_command: Command, network: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    load = cenote.load
+    load = cenote.load_with
 
-    def watched(source: Any, *, tune: str = "not given", **options: Any) -> cenote.Model:
-        asked.append(str(tune))
-        return load(source, **options)
+    def watched(source: Any, options: cenote.LoadOptions) -> cenote.Model:
+        asked.append(options.tune)
+        return load(source, options.changed(tune="cached"))
 
-    monkeypatch.setattr(cenote, "load", watched)
+    monkeypatch.setattr(cenote, "load_with", watched)
     inputs = []
     if command[0] == "run":
         inputs = [network.with_name("x.npy")]

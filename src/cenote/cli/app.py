@@ -20,6 +20,7 @@ from cenote.cli.insight.compare import compare
 from cenote.cli.insight.diagnose import diagnose
 from cenote.cli.insight.profile import profile
 from cenote.cli.inspect import inspect
+from cenote.cli.options import grouped
 from cenote.cli.run import run
 from cenote.cli.serve import serve
 from cenote.cli.tile import tile
@@ -34,18 +35,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(run)
-app.command()(inspect)
-app.command()(bench)
-app.command()(profile)
-app.command()(diagnose)
-app.command()(compare)
-app.command("compile")(compile_model)
-app.command()(tile)
-app.command()(verify)
-app.command()(extract)
-app.command()(warm)
-app.command()(serve)
+for command in (run, inspect, bench, profile, diagnose, compare, tile, verify, extract, warm, serve):
+    app.command()(grouped(command))
+app.command("compile")(grouped(compile_model))
 app.add_typer(cache, name="cache")
 app.command()(info)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,60 +12,27 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import cenote
-from cenote.cli.console import err, say_json, say_within, seconds, size, terminal_width, waiting
-from cenote.cli.inputs import Inputs, read_inputs
-from cenote.cli.options import (
-    DenormalsOption,
-    Feed,
-    Fetch,
-    Input,
-    Json,
-    PrecisionOption,
-    Shape,
-    Threads,
-    TuneOption,
-)
-from cenote.cli.preprocess import Preprocess
-from cenote.cli.shapes import Shapes, complete_shapes, parse_shapes, shapes_of
+from cenote.cli.console import err, say_json, say_within, seconds, size, terminal_width
+from cenote.cli.inputs import Inputs
+from cenote.cli.loaded import Given, load
+from cenote.cli.options import Json, Model
 
 WARM_UP = 3
-SEED = 0
 PERCENTILES = (50, 90, 99)
 
 
 def bench(
-    model: Annotated[
-        Path, typer.Argument(help="An ONNX file or a plan file.", metavar="MODEL", show_default=False)
-    ],
-    shape: Shape = None,
-    input: Input = None,
-    threads: Threads = None,
+    model: Model,
+    given: Given,
+    options: cenote.LoadOptions,
     duration: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure.")] = 5.0,
-    precision: PrecisionOption = "fast",
-    denormals: DenormalsOption = None,
-    tune: TuneOption = "cached",
-    feed: Feed = None,
-    fetch: Fetch = None,
     as_json: Json = False,
 ) -> None:
     """Measure latency, throughput and memory of a model, on the inputs given, else on seeded random numbers."""
-    given = parse_shapes(shape or ())
     start = time.perf_counter()
-    with waiting(f"loading {model.name}"):
-        loaded = cenote.load(
-            model,
-            threads=threads,
-            precision=precision,
-            tune=tune,
-            denormals=denormals,
-            inputs=feed,
-            outputs=fetch,
-        )
-        real = read_inputs(loaded, input or (), Preprocess())
-        shapes = complete_shapes(loaded, given, shapes_of(real))
-        loaded.plan_for(shapes)
+    ready = load(model, options, given)
     load_seconds = time.perf_counter() - start
-    inputs = filled(loaded, shapes, real)
+    loaded, shapes, inputs = ready.model, ready.shapes, ready.inputs()
     for _ in range(WARM_UP):
         loaded.run(inputs)
     times = np.array(_measure(loaded, inputs, duration))
@@ -91,21 +57,6 @@ def bench(
         say_json(result)
     else:
         say_within(_text(result), terminal_width())
-
-
-def filled(model: cenote.Model, shapes: Shapes, real: Inputs) -> Inputs:
-    """The real inputs; for the others standard normal numbers where they are floats, and zeros for everything else,
-    since an integer is often an index."""
-    generator = np.random.default_rng(SEED)
-    inputs: Inputs = dict(real)
-    for declared in model.inputs:
-        if declared.name in real:
-            continue
-        if declared.dtype.kind in "fV":  # V: bfloat16
-            inputs[declared.name] = generator.standard_normal(shapes[declared.name]).astype(declared.dtype)
-        else:
-            inputs[declared.name] = np.zeros(shapes[declared.name], declared.dtype)
-    return inputs
 
 
 def _measure(model: cenote.Model, inputs: Inputs, duration: float) -> list[float]:

@@ -9,27 +9,19 @@ from typing import Annotated
 import typer
 
 import cenote
-from cenote.cli.bench import filled
 from cenote.cli.console import say, say_json, seconds, size, waiting
-from cenote.cli.inputs import Inputs, read_inputs
-from cenote.cli.options import Feed, Fetch, Input, Json, PrecisionOption, Shape, Threads, TuneOption
-from cenote.cli.preprocess import Preprocess
-from cenote.cli.shapes import Shapes, complete_shapes, parse_shapes, shapes_of
+from cenote.cli.loaded import Given, Loaded, load
+from cenote.cli.options import Json, Model
 
 
 def compile_model(
-    model: Annotated[Path, typer.Argument(help="An ONNX file.", metavar="MODEL", show_default=False)],
+    model: Model,
+    given: Given,
+    options: cenote.LoadOptions,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Where to write it (default: MODEL with the ending .cenote)."),
     ] = None,
-    shape: Shape = None,
-    input: Input = None,
-    threads: Threads = None,
-    precision: PrecisionOption = "fast",
-    tune: TuneOption = "cached",
-    feed: Feed = None,
-    fetch: Fetch = None,
     as_json: Json = False,
 ) -> None:
     """Write a plan file for this machine: program, packed weights, kernels. Load it as you would load the model.
@@ -39,19 +31,14 @@ def compile_model(
 
     It is executable content, like a shared library: load only plan files that you trust.
     """
-    given = parse_shapes(shape or ())
     target = output or model.with_suffix(".cenote")
     start = time.perf_counter()
-    with waiting(f"compiling {model.name}"):
-        loaded = cenote.load(
-            model, threads=threads, precision=precision, tune=tune, inputs=feed, outputs=fetch
-        )
-        real = read_inputs(loaded, input or (), Preprocess())
-        shapes = complete_shapes(loaded, given, shapes_of(real))
-        loaded.plan_for(shapes)
-        _save(loaded, target, model, shapes, real)
+    ready = load(model, options, given, "compiling")
+    loaded = ready.model
+    with waiting(f"writing {target.name}"):
+        _save(ready, target, model)
     written = time.perf_counter()
-    cenote.load(target, threads=threads)
+    cenote.load(target, threads=options.threads)
     took = time.perf_counter() - written
     nbytes = target.stat().st_size
     if not as_json:
@@ -62,7 +49,7 @@ def compile_model(
             "model": str(model),
             "plan": str(target),
             "bytes": nbytes,
-            "inputs": {name: list(extents) for name, extents in shapes.items()},
+            "inputs": {name: list(extents) for name, extents in ready.shapes.items()},
             "threads": loaded.threads,
             "precision": loaded.precision,
             "compile_seconds": written - start,
@@ -71,13 +58,13 @@ def compile_model(
     )
 
 
-def _save(loaded: cenote.Model, target: Path, model: Path, shapes: Shapes, real: Inputs) -> None:
+def _save(ready: Loaded, target: Path, source: Path) -> None:
     """Write the plan file, after a run if inputs are given, or if it takes one to know all sizes."""
-    if not real:
+    if not ready.given:
         try:
-            loaded.save(target, model)
+            ready.model.save(target, source)
             return
         except cenote.InputError:
             pass
-    loaded.run(filled(loaded, shapes, real))
-    loaded.save(target, model)
+    ready.model.run(ready.inputs())
+    ready.model.save(target, source)

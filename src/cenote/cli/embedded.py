@@ -17,7 +17,6 @@ from rich.text import Text
 import cenote
 from cenote.cli.answers import probabilities, split_labels
 from cenote.cli.console import out, say, say_json, seconds, waiting
-from cenote.cli.options import Precision
 
 RUNS = 20
 GAP = 3
@@ -25,12 +24,12 @@ SHADES = " .:-=+*#%@"
 GREY_ENOUGH = ("256", "truecolor", "windows")  # 16 colours have four greys
 
 
-def run_embedded(threads: int | None, precision: Precision, as_json: bool = False) -> None:
+def run_embedded(options: cenote.LoadOptions, as_json: bool = False) -> None:
     """Classify the bundled pictures, draw them with the answers, and say how long it took."""
     data = resources.files("cenote") / "data"
     start = time.perf_counter()
     with waiting("loading the model in the package"):
-        model = cenote.load((data / "fashion.onnx").read_bytes(), threads=threads, precision=precision)
+        model = cenote.load_with((data / "fashion.onnx").read_bytes(), options)
         with (data / "pictures.npz").open("rb") as file, np.load(file, allow_pickle=False) as content:
             pictures, truth = content["pictures"], content["labels"]
         batch = pictures[:, None].astype(np.float32) / np.float32(255)

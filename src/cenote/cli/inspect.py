@@ -11,23 +11,18 @@ from typing import Annotated, Any
 import typer
 
 import cenote
-from cenote.cli.bench import filled
-from cenote.cli.console import say, say_json, say_within, size, terminal_width, waiting
-from cenote.cli.inputs import read_inputs
-from cenote.cli.options import Feed, Fetch, Input, Json, PrecisionOption, Shape, Threads, TuneOption
-from cenote.cli.preprocess import Preprocess
-from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
+from cenote.cli.console import say, say_json, say_within, size, terminal_width
+from cenote.cli.loaded import Given, load
+from cenote.cli.options import Json, Model
 
 _LATER = ": its shapes depend on values that the stage before computed"
 _WITH_OPERATORS = 110  # letters of a line from which operators have room beside the rest
 
 
 def inspect(
-    model: Annotated[
-        Path, typer.Argument(help="A model or a plan file.", metavar="MODEL", show_default=False)
-    ],
-    shape: Shape = None,
-    input: Input = None,
+    model: Model,
+    given: Given,
+    options: cenote.LoadOptions,
     graph: Annotated[bool, typer.Option(help="Print the optimised graph too.")] = True,
     check: Annotated[
         bool,
@@ -35,12 +30,7 @@ def inspect(
             "--check", help="Only list what is not supported, all of it; exit code 1 if there is any."
         ),
     ] = False,
-    feed: Feed = None,
-    fetch: Fetch = None,
     as_json: Json = False,
-    threads: Threads = None,
-    precision: PrecisionOption = "fast",
-    tune: TuneOption = "cached",
 ) -> None:
     """Show a model's graph after optimisation, the plan (steps, kernels, what runs on the host and why), memory.
 
@@ -53,20 +43,15 @@ def inspect(
     if check:
         _check(model, as_json)
         return
-    given = parse_shapes(shape or ())
     anew = _compiled_anew() if graph or as_json else contextlib.nullcontext()
-    with waiting(f"loading {model.name}"), anew:
-        loaded = cenote.load(
-            model, threads=threads, precision=precision, tune=tune, inputs=feed, outputs=fetch
-        )
-        real = read_inputs(loaded, input or (), Preprocess())
-        shapes = complete_shapes(loaded, given, shapes_of(real))
-        loaded.plan_for(shapes)
-        if len(real) == len(loaded.inputs):
-            loaded.run(real)
+    with anew:
+        ready = load(model, options, given)
+        loaded = ready.model
+        if len(ready.given) == len(loaded.inputs):
+            loaded.run(ready.given)
         elif not all(_is_fixed(declared.shape) for declared in loaded.outputs):
             with contextlib.suppress(cenote.CenoteError):  # what these numbers lead to is not at fault
-                loaded.run(filled(loaded, shapes, real))
+                loaded.run(ready.inputs())
         plans = loaded.plans
     if as_json:
         say_json(_content(model, loaded))
@@ -75,7 +60,7 @@ def inspect(
     say_within(_head(model, loaded), width)
     for number, plan in enumerate(plans):
         if len(plans) > 1:
-            how = f"{_LATER}, here from {'the given' if real else 'random'} inputs" if number else ""
+            how = f"{_LATER}, here from {'the given' if ready.given else 'random'} inputs" if number else ""
             say_within(f"\nstage {number + 1} of {len(plans)}{how}", width)
         text = graph_text(plan) if graph else None
         if text:

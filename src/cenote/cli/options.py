@@ -1,38 +1,29 @@
-"""Options that several commands share."""
+"""Options that several commands share, alone and in groups.
+
+A parameter of a command that is annotated with a group, which is a dataclass, stands for an option per field
+(`grouped`). `cenote.LoadOptions` is one; its options are made of what the record says.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import dataclasses
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import Parameter
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
-Precision = Literal["fast", "exact"]
-Denormals = Literal["preserve", "flush"]
-Tune = Literal["off", "cached", "full"]
+import cenote
+from cenote.cli.shapes import parse_bounds
 
-Threads = Annotated[
-    int | None,
-    typer.Option("--threads", min=1, max=256, help="Threads per inference (default: one per physical core)."),
-]
-PrecisionOption = Annotated[
-    Precision, typer.Option("--precision", help="exact: no Winograd convolution, sums in float64.")
-]
-DenormalsOption = Annotated[
-    Denormals | None,
-    typer.Option(
-        "--denormals",
-        help="flush: numbers below 1.2e-38 may become zero, where they make a model slow.",
-        show_default=False,
-    ),
-]
-TuneOption = Annotated[
-    Tune,
-    typer.Option(
-        "--tune",
-        help="How algorithms are chosen. full: measured now where the cost model finds them close, and kept in the "
-        "cache; cached: by what is kept there; off: by the cost model alone.",
-    ),
-]
+_PANEL = "Loading"
+_LOAD = "load_"  # of the names of parameters: commands have an `inputs` of their own
+
+Model = Annotated[Path, typer.Argument(help="A model or a plan file.", metavar="MODEL", show_default=False)]
 Shape = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,23 +43,71 @@ Input = Annotated[
         show_default=False,
     ),
 ]
-Feed = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--feed",
-        help="A value inside the model that is to be an input, by its name (scope/node:0); may be given several times. "
-        "Only what lies between them and the outputs is loaded.",
-        metavar="NAME",
-        show_default=False,
-    ),
-]
-Fetch = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fetch",
-        help="A value that is to be an output, by its name; may be given several times.",
-        metavar="NAME",
-        show_default=False,
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose parameters are the options of its groups; it makes the groups of what is given."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    parameters: list[Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name in groups:
+            parameters += _parameters(groups[parameter.name])
+        else:
+            parameters.append(_keyword(parameter.name, hints[parameter.name], parameter.default))
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        for name, group in groups.items():
+            values = {each.name: given.pop(each.name) for each in _parameters(group)}
+            given[name] = _load_options(values) if group is cenote.LoadOptions else group(**values)
+        command(**given)
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer asks for
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    return called
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _parameters(group: Any) -> Iterator[Parameter]:
+    """The options of a group."""
+    hints = get_type_hints(group, include_extras=True)
+    for each in dataclasses.fields(group):
+        if group is not cenote.LoadOptions:
+            yield _keyword(each.name, hints[each.name], each.default)
+        elif each.metadata["option"].flag:
+            default = None if each.default is dataclasses.MISSING else each.default
+            shown = _load_option(hints[each.name], each.metadata["option"], default)
+            yield _keyword(f"{_LOAD}{each.name}", shown, default)
+
+
+def _load_option(hint: Any, said: Any, default: Any) -> Any:
+    """The type of an option of `cenote.load` on the command line, with its help."""
+    kind, more = _without_none(hint), dict[str, Any]()
+    if get_origin(kind) is Mapping:
+        kind, more = list[str], {"metavar": "NAME=n<=8,3,h<=640"}
+    elif get_origin(kind) is Sequence:
+        kind, more = list[str], {"metavar": "NAME"}
+    elif kind is int:
+        more = {"min": said.check.least, "max": said.check.most}
+    if default is None:
+        kind = kind | None
+    shown = typer.Option(
+        said.flag, help=said.help, rich_help_panel=_PANEL, show_default=default is not None, **more
+    )
+    return Annotated[kind, shown]
+
+
+def _without_none(hint: Any) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (each for each in get_args(hint) if each is not type(None))
+    return hint
+
+
+def _load_options(given: Mapping[str, Any]) -> cenote.LoadOptions:
+    values = {name.removeprefix(_LOAD): value for name, value in given.items()}
+    return cenote.LoadOptions(**{**values, "shapes": parse_bounds(values["shapes"] or ())})

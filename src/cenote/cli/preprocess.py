@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 import typer
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LAYOUTS = ("nchw", "nhwc")
 COLORS = {"rgb": 3, "bgr": 3, "gray": 1}
 BYTE = 1 / 255
+_PANEL = "Pictures"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,60 @@ class Preprocess:
     def merged(self, flags: Mapping[str, Any]) -> Self:
         """With the flags that were given on the command line."""
         return replace(self, **{key: value for key, value in flags.items() if value is not None})
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The options of a command that say how pictures become numbers."""
+
+    preprocess: Annotated[
+        Path | None,
+        typer.Option(help="A .json or .toml with the settings below; flags win.", rich_help_panel=_PANEL),
+    ] = None
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="Resize to 224 or 480x640 (height x width); with --crop, one number is the shorter side.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    crop: Annotated[
+        str | None, typer.Option(help="Then keep the middle: 224 or 480x640.", rich_help_panel=_PANEL)
+    ] = None
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            help="Multiply the bytes by this (default: 1/255 for float inputs).", rich_help_panel=_PANEL
+        ),
+    ] = None
+    mean: Annotated[
+        str | None, typer.Option(help="Then subtract: 0.485,0.456,0.406.", rich_help_panel=_PANEL)
+    ] = None
+    std: Annotated[
+        str | None, typer.Option(help="Then divide by: 0.229,0.224,0.225.", rich_help_panel=_PANEL)
+    ] = None
+    layout: Annotated[
+        str | None, typer.Option(help="nchw or nhwc (default: as the input looks).", rich_help_panel=_PANEL)
+    ] = None
+    color: Annotated[
+        str | None, typer.Option(help="rgb, bgr or gray (default: by the input).", rich_help_panel=_PANEL)
+    ] = None
+
+    def settings(self) -> Preprocess:
+        """All of them together. Raises BadParameter."""
+        flags = {
+            "size": size_flag("--size", self.size),
+            "crop": size_flag("--crop", self.crop),
+            "mean": numbers_flag("--mean", self.mean),
+            "std": numbers_flag("--std", self.std),
+            "scale": (numbers_flag("--scale", self.scale) or (None,))[0],
+            "layout": self.layout,
+            "color": self.color,
+        }
+        try:
+            return (read_preprocess(self.preprocess) if self.preprocess else Preprocess()).merged(flags)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
 
 
 def _value(key: str, value: Any) -> Any:

@@ -17,14 +17,15 @@ from cenote.cli.answers import answer_data, answer_lines, read_labels, split_lab
 from cenote.cli.console import say, say_json, seconds, waiting
 from cenote.cli.embedded import run_embedded
 from cenote.cli.inputs import Inputs, read_runs
-from cenote.cli.options import DenormalsOption, Feed, Fetch, Json, PrecisionOption, Threads, TuneOption
-from cenote.cli.preprocess import Preprocess, numbers_flag, read_preprocess, size_flag
+from cenote.cli.options import Json
+from cenote.cli.preprocess import Pictures
 
-PICTURES = "Pictures"
 Runs = list[tuple[str, Inputs]]
 
 
 def run(
+    options: cenote.LoadOptions,
+    pictures: Pictures,
     model: Annotated[
         Path | None,
         typer.Argument(
@@ -45,75 +46,17 @@ def run(
         Path | None, typer.Option(help="Names of the classes: a line each, or a JSON list.")
     ] = None,
     save: Annotated[Path | None, typer.Option(help="Write the outputs to this .npz.")] = None,
-    threads: Threads = None,
-    precision: PrecisionOption = "fast",
-    denormals: DenormalsOption = None,
-    tune: TuneOption = "cached",
-    feed: Feed = None,
-    fetch: Fetch = None,
     as_json: Json = False,
-    preprocess: Annotated[
-        Path | None,
-        typer.Option(help="A .json or .toml with the settings below; flags win.", rich_help_panel=PICTURES),
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            help="Resize to 224 or 480x640 (height x width); with --crop, one number is the shorter side.",
-            rich_help_panel=PICTURES,
-        ),
-    ] = None,
-    crop: Annotated[
-        str | None, typer.Option(help="Then keep the middle: 224 or 480x640.", rich_help_panel=PICTURES)
-    ] = None,
-    scale: Annotated[
-        str | None,
-        typer.Option(
-            help="Multiply the bytes by this (default: 1/255 for float inputs).", rich_help_panel=PICTURES
-        ),
-    ] = None,
-    mean: Annotated[
-        str | None, typer.Option(help="Then subtract: 0.485,0.456,0.406.", rich_help_panel=PICTURES)
-    ] = None,
-    std: Annotated[
-        str | None, typer.Option(help="Then divide by: 0.229,0.224,0.225.", rich_help_panel=PICTURES)
-    ] = None,
-    layout: Annotated[
-        str | None, typer.Option(help="nchw or nhwc (default: as the input looks).", rich_help_panel=PICTURES)
-    ] = None,
-    color: Annotated[
-        str | None, typer.Option(help="rgb, bgr or gray (default: by the input).", rich_help_panel=PICTURES)
-    ] = None,
 ) -> None:
     """Run a model on pictures or arrays and print what it answers."""
     if model is None:
-        run_embedded(threads, precision, as_json)
+        run_embedded(options, as_json)
         return
-    flags = {
-        "size": size_flag("--size", size),
-        "crop": size_flag("--crop", crop),
-        "mean": numbers_flag("--mean", mean),
-        "std": numbers_flag("--std", std),
-        "scale": (numbers_flag("--scale", scale) or (None,))[0],
-        "layout": layout,
-        "color": color,
-    }
-    try:
-        settings = (read_preprocess(preprocess) if preprocess else Preprocess()).merged(flags)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    settings = pictures.settings()
     names = read_labels(labels) if labels else ()
     start = time.perf_counter()
     with waiting(f"loading {model.name}"):
-        loaded = cenote.load(
-            model,
-            threads=threads,
-            precision=precision,
-            tune=tune,
-            denormals=denormals,
-            inputs=feed,
-            outputs=fetch,
-        )
+        loaded = cenote.load_with(model, options)
     if loaded.inputs and not inputs:
         shown = ", ".join(map(str, loaded.inputs))
         raise typer.BadParameter(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,38 @@ import cenote
 from cenote.cli.console import say
 
 
+@dataclass(frozen=True)
+class Requests:
+    """How many requests are taken, and together."""
+
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            max=256,
+            help="Calls of a model at once (default: one per physical core).",
+            show_default=False,
+        ),
+    ] = None
+    max_batch: Annotated[
+        int, typer.Option("--max-batch", min=1, help="Rows of the first axis that requests are joined to.")
+    ] = 1
+    max_delay: Annotated[
+        float,
+        typer.Option("--max-delay", min=0, help="Seconds that a request may wait for others to join it."),
+    ] = 0.0
+    max_queue: Annotated[
+        int, typer.Option("--max-queue", min=1, help="Requests per model that may wait; others get 503.")
+    ] = 128
+    max_request: Annotated[
+        int, typer.Option("--max-request", min=1, max=2**31 - 1, help="Bytes of a body; larger ones get 413.")
+    ] = 2**31 - 1
+
+
 def serve(
+    options: cenote.LoadOptions,
+    requests: Requests,
     folder: Annotated[
         Path,
         typer.Argument(
@@ -28,43 +61,20 @@ def serve(
     grpc_port: Annotated[
         int, typer.Option("--grpc-port", min=0, max=65535, help="0: the system chooses.")
     ] = 8081,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            min=1,
-            max=256,
-            help="Threads per model (default: one per physical core).",
-            show_default=False,
-        ),
-    ] = None,
-    max_batch: Annotated[
-        int, typer.Option("--max-batch", min=1, help="Rows of the first axis that requests are joined to.")
-    ] = 1,
-    max_delay: Annotated[
-        float,
-        typer.Option("--max-delay", min=0, help="Seconds that a request may wait for others to join it."),
-    ] = 0.0,
-    max_queue: Annotated[
-        int, typer.Option("--max-queue", min=1, help="Requests per model that may wait; others get 503.")
-    ] = 128,
-    max_request: Annotated[
-        int, typer.Option("--max-request", min=1, max=2**31 - 1, help="Bytes of a body; larger ones get 413.")
-    ] = 2**31 - 1,
 ) -> None:
     """Serve the models of a folder over HTTP and gRPC, by the Open Inference Protocol (KServe v2, Triton).
 
+    Models run on one thread each, unless --threads says more.
+
     Ends at SIGTERM or Ctrl-C, when what it has accepted is answered. Needs pip install 'cenote\\[kserve]'.
     """
+    options = options.changed(threads=options.threads or 1)
     cenote.serving.serve(
         folder,
         host=host,
         http_port=http_port,
         grpc_port=grpc_port,
-        workers=workers,
-        max_batch=max_batch,
-        max_delay=max_delay,
-        max_queue=max_queue,
-        max_request=max_request,
+        **dataclasses.asdict(requests),
+        load=lambda path: cenote.load_with(path, options),
         started=lambda http, grpc: say(f"serving {folder}: http://{host}:{http}, gRPC {host}:{grpc}"),
     )

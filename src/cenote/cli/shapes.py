@@ -30,6 +30,23 @@ def parse_shapes(texts: Sequence[str]) -> Shapes:
     return shapes
 
 
+def parse_bounds(texts: Sequence[str]) -> dict[str, list[int | str | None]]:
+    """Return `shapes` of `cenote.load` out of texts like `name=n<=8,3,h<=640,?`: sizes, names, bounds, and ? for what
+    stays open. Raises BadParameter (exit code 2)."""
+    shapes: dict[str, list[int | str | None]] = {}
+    for text in texts:
+        name, separator, entries = text.replace("<=", "\0").rpartition("=")
+        if not separator or not name:
+            raise typer.BadParameter(
+                f"'{text}' is not of the form NAME=n<=8,3,224,224", param_hint="--bounds"
+            )
+        dimensions = [part.strip().replace("\0", "<=") for part in entries.split(",")]
+        shapes[name.replace("\0", "<=")] = [
+            int(part) if part.isdecimal() else None if part == "?" else part for part in dimensions
+        ]
+    return shapes
+
+
 def shapes_of(inputs: Mapping[str, Any]) -> Shapes:
     """Those of real inputs: arrays, numbers and lists of numbers."""
     try:

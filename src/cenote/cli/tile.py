@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,81 @@ from cenote.cli.shapes import parse_shapes
 
 Strategy = Literal["three-stage", "search", "both"]
 _HELP = "One number, or one per axis: 3 or 3x5."
+_LAYER, _MODEL = "Of a layer", "Of a model"
+
+
+def _of_layer(help: str, *flags: str) -> Any:
+    return typer.Option(*flags, help=help, rich_help_panel=_LAYER)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The arguments of a layer, as texts."""
+
+    input: Annotated[str | None, _of_layer("N, C and spatial extents: 8x64x56x56.", "--input")] = None
+    kernel: Annotated[str | None, _of_layer(f"Window. {_HELP}")] = None
+    stride: Annotated[str | None, _of_layer(f"Step. {_HELP}")] = None
+    padding: Annotated[str | None, _of_layer(f"{_HELP} Begin and end: 1,0x1,0.")] = None
+    dilation: Annotated[str | None, _of_layer(f"Distance of taps. {_HELP}")] = None
+    ceil_mode: Annotated[bool, _of_layer("Round the output size up.", "--ceil-mode")] = False
+    count_include_pad: Annotated[bool, _of_layer("Divide by padding too.", "--count-include-pad")] = False
+    output: Annotated[str | None, _of_layer("Output extents of adaptive pools.")] = None
+    filters: Annotated[int | None, _of_layer("Output channels of a convolution.")] = None
+    groups: Annotated[int | None, _of_layer("Groups of a convolution.")] = None
+    dtype: Annotated[str, _of_layer("Element type.")] = "float32"
+    indices: Annotated[str | None, _of_layer("int64 or int32: maxima with indices.")] = None
+    fused: Annotated[list[str] | None, _of_layer("An elementwise operator that follows: relu.")] = None
+
+    def given(self) -> dict[str, Any]:
+        """Those that are given besides the element type, as `cenote.tiling.plan` takes them."""
+        found = {
+            "input": _numbers("--input", self.input), "kernel": _numbers("--kernel", self.kernel),
+            "stride": _numbers("--stride", self.stride), "padding": _padding(self.padding),
+            "dilation": _numbers("--dilation", self.dilation), "output": _numbers("--output", self.output),
+            "filters": self.filters, "groups": self.groups, "indices": self.indices, "fused": self.fused,
+            "ceil_mode": self.ceil_mode or None, "count_include_pad": self.count_include_pad or None,
+        }  # fmt: skip
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What of a model is planned."""
+
+    node: Annotated[str | None, typer.Option(help="Only this node.", rich_help_panel=_MODEL)] = None
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(help="An input's size: NAME=1,3,224,224.", rich_help_panel=_MODEL),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Planning:
+    """The machine, and how it is planned for."""
+
+    hardware: Annotated[str, typer.Option(help="npu, npu-small, npu-large, host, or a JSON file.")] = "npu"
+    strategy: Annotated[Strategy, typer.Option(help="The three stages, the exact search, or both.")] = (
+        "three-stage"
+    )
+    policy: Annotated[list[str] | None, typer.Option(help="A field of the policy: buffers=1.")] = None
+
+    def each(self) -> list[dict[str, Any]]:
+        """The arguments of `cenote.tiling.plan`, for each strategy."""
+        strategies = ("three-stage", "search") if self.strategy == "both" else (self.strategy,)
+        common = {"hardware": self.hardware, **_policy(self.policy or ())}
+        return [{"strategy": strategy, **common} for strategy in strategies]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is made of the plans."""
+
+    svg: Annotated[Path | None, typer.Option(help="Write a picture here; of a model, an HTML page.")] = None
+    explain: Annotated[bool, typer.Option("--explain", help="Print each decision.")] = False
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Execute the plan on random data, and check it.")
+    ] = False
+    as_json: Json = False
 
 
 def tile(
@@ -24,92 +100,60 @@ def tile(
             help="A kind of layer (maxpool, avgpool, conv, ...) or a model file.", show_default=False
         ),
     ],
-    input: Annotated[
-        str | None, typer.Option("--input", help="N, C and spatial extents: 8x64x56x56.")
-    ] = None,
-    kernel: Annotated[str | None, typer.Option(help=f"Window. {_HELP}")] = None,
-    stride: Annotated[str | None, typer.Option(help=f"Step. {_HELP}")] = None,
-    padding: Annotated[str | None, typer.Option(help=f"{_HELP} Begin and end: 1,0x1,0.")] = None,
-    dilation: Annotated[str | None, typer.Option(help=f"Distance of taps. {_HELP}")] = None,
-    ceil_mode: Annotated[bool, typer.Option("--ceil-mode", help="Round the output size up.")] = False,
-    count_include_pad: Annotated[
-        bool, typer.Option("--count-include-pad", help="Divide by padding too.")
-    ] = False,
-    output: Annotated[str | None, typer.Option(help="Output extents of adaptive pools.")] = None,
-    filters: Annotated[int | None, typer.Option(help="Output channels of a convolution.")] = None,
-    groups: Annotated[int | None, typer.Option(help="Groups of a convolution.")] = None,
-    dtype: Annotated[str, typer.Option(help="Element type.")] = "float32",
-    indices: Annotated[str | None, typer.Option(help="int64 or int32: maxima with indices.")] = None,
-    fused: Annotated[
-        list[str] | None, typer.Option(help="An elementwise operator that follows: relu.")
-    ] = None,
-    hardware: Annotated[str, typer.Option(help="npu, npu-small, npu-large, host, or a JSON file.")] = "npu",
-    strategy: Annotated[
-        Strategy, typer.Option(help="The three stages, the exact search, or both.")
-    ] = "three-stage",
-    policy: Annotated[list[str] | None, typer.Option(help="A field of the policy: buffers=1.")] = None,
-    node: Annotated[str | None, typer.Option(help="Of a model, only this node.")] = None,
-    shape: Annotated[
-        list[str] | None, typer.Option(help="Of a model, an input's size: NAME=1,3,224,224.")
-    ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write a picture here; of a model, an HTML page.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Print each decision.")] = False,
-    simulate: Annotated[
-        bool, typer.Option("--simulate", help="Execute the plan on random data, and check it.")
-    ] = False,
-    as_json: Json = False,
+    layer: Layer,
+    parts: Parts,
+    planning: Planning,
+    wanted: Wanted,
 ) -> None:
     """Plan tiles of a pool or convolution, or of all those of a model, for a machine with small buffers."""
-    strategies: tuple[Any, ...] = ("three-stage", "search") if strategy == "both" else (strategy,)
-    common: dict[str, Any] = {"hardware": hardware, **_policy(policy or ())}
-    given = {
-        "input": _numbers("--input", input), "kernel": _numbers("--kernel", kernel),
-        "stride": _numbers("--stride", stride), "padding": _padding(padding),
-        "dilation": _numbers("--dilation", dilation), "output": _numbers("--output", output),
-        "filters": filters, "groups": groups, "indices": indices, "fused": fused,
-        "ceil_mode": ceil_mode or None, "count_include_pad": count_include_pad or None,
-    }  # fmt: skip
-    wanted = {name: value for name, value in given.items() if value is not None}
-    if input is None and (Path(what).exists() or "." in what):
-        _refuse(wanted, "a model, whose layers have their own")
-        names: Any = dict(parse_shapes(shape or ()))
-        models = [
-            cenote.tiling.plan_model(what, strategy=kind, shapes=names, node=node, **common)
-            for kind in strategies
-        ]
-        plans = [plan for model in models for plan in model.plans]
-        if svg:
-            svg.write_text(cenote.tiling.page(models[-1]), encoding="utf-8")
-        if as_json:
-            found = [model.to_dict() for model in models]
-            say_json(found[0] if len(found) == 1 else found)
-        else:
-            for model in models:
-                _show_model(model)
+    if layer.input is None and (Path(what).exists() or "." in what):
+        _refuse(layer.given(), "a model, whose layers have their own")
+        plans = _of_model(what, parts, planning, wanted)
     else:
-        _refuse({"node": node, "shape": shape}, "a layer; it is for models")
-        if input is None:
+        _refuse({"node": parts.node, "shape": parts.shape}, "a layer; it is for models")
+        if layer.input is None:
             raise cenote.ArgumentError(f"tile: '{what}' is no file; a layer needs --input")
-        plans = [
-            cenote.tiling.plan(what, dtype=dtype, strategy=kind, **wanted, **common) for kind in strategies
-        ]
-        if svg:
-            svg.write_text(cenote.tiling.svg(plans[-1]), encoding="utf-8")
-        if as_json:
-            shown = [{**plan.to_dict(), **_executed(plan, simulate)} for plan in plans]
-            say_json(shown[0] if len(shown) == 1 else shown)
-            return
-        for plan in plans:
-            _show(plan)
-    if as_json:
+        plans = _of_layer_alone(what, layer, planning, wanted)
+    if wanted.as_json:
         return
-    for plan in plans if explain else ():
+    for plan in plans if wanted.explain else ():
         say(f"{plan.layer.title}, {plan.strategy}:")
         for line in plan.trace:
             say(f"  {line}")
-    for plan in plans if simulate else ():
-        result = _executed(plan, simulate)["simulated"]
-        say(f"{plan.layer.title}, {plan.strategy}, executed: {result['verdict']}")
+    for plan in plans if wanted.simulate else ():
+        say(f"{plan.layer.title}, {plan.strategy}, executed: {_executed(plan)['simulated']['verdict']}")
+
+
+def _of_model(what: str, parts: Parts, planning: Planning, wanted: Wanted) -> list[Any]:
+    """Plan the layers of a model, and show them."""
+    shapes: Any = dict(parse_shapes(parts.shape or ()))
+    models = [
+        cenote.tiling.plan_model(what, shapes=shapes, node=parts.node, **how) for how in planning.each()
+    ]
+    if wanted.svg:
+        wanted.svg.write_text(cenote.tiling.page(models[-1]), encoding="utf-8")
+    if wanted.as_json:
+        found = [model.to_dict() for model in models]
+        say_json(found[0] if len(found) == 1 else found)
+    else:
+        for model in models:
+            _show_model(model)
+    return [plan for model in models for plan in model.plans]
+
+
+def _of_layer_alone(what: str, layer: Layer, planning: Planning, wanted: Wanted) -> list[Any]:
+    """Plan a layer, and show it."""
+    given = layer.given()
+    plans = [cenote.tiling.plan(what, dtype=layer.dtype, **given, **how) for how in planning.each()]
+    if wanted.svg:
+        wanted.svg.write_text(cenote.tiling.svg(plans[-1]), encoding="utf-8")
+    if wanted.as_json:
+        shown = [{**plan.to_dict(), **(_executed(plan) if wanted.simulate else {})} for plan in plans]
+        say_json(shown[0] if len(shown) == 1 else shown)
+    else:
+        for plan in plans:
+            _show(plan)
+    return plans
 
 
 def _refuse(given: dict[str, Any], what: str) -> None:
@@ -118,10 +162,8 @@ def _refuse(given: dict[str, Any], what: str) -> None:
             raise cenote.ArgumentError(f"tile: --{name.replace('_', '-')} means nothing to {what}")
 
 
-def _executed(plan: Any, wanted: bool) -> dict[str, Any]:
+def _executed(plan: Any) -> dict[str, Any]:
     """What the simulator counts beside what the plan says, and whether results agree."""
-    if not wanted:
-        return {}
     generator = np.random.default_rng(0)
     kind = plan.layer.inputs[0]
     x = (generator.standard_normal(kind.shape) * 8).astype(kind.dtype)

@@ -4,41 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 import typer
 
 import cenote
-from cenote.cli.bench import filled
 from cenote.cli.console import say, say_json, say_within, terminal_width, waiting
-from cenote.cli.inputs import Inputs, read_inputs
-from cenote.cli.options import Feed, Fetch, Input, Json, PrecisionOption, Shape
-from cenote.cli.preprocess import Preprocess
-from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
+from cenote.cli.inputs import Inputs
+from cenote.cli.loaded import Given, completed
+from cenote.cli.options import Json, Model
+from cenote.cli.shapes import parse_shapes
 
 Peer = Literal["onnxruntime", "litert", "tensorflow", "keras", "torch", "reference"]
 
 
-class Reading(TypedDict):
-    """The part of a file that is loaded."""
-
-    signature: str | None
-    inputs: list[str] | None
-    outputs: list[str] | None
-
-
 def verify(
-    model: Annotated[
-        Path, typer.Argument(help="A model in any format.", metavar="MODEL", show_default=False)
-    ],
+    model: Model,
+    given: Given,
+    options: cenote.LoadOptions,
     against: Annotated[
         Peer | None,
         typer.Option(
             help="The engine to compare with (default: the format's own if installed, else reference)."
         ),
     ] = None,
-    shape: Shape = None,
-    input: Input = None,
     inputs: Annotated[list[str] | None, typer.Option(hidden=True)] = None,  # as it was called before
     sizes: Annotated[
         int,
@@ -47,13 +36,6 @@ def verify(
     tolerance: Annotated[
         float, typer.Option(min=0.0, help="Of a value, relative to the peer's largest element.")
     ] = 1e-4,
-    precision: PrecisionOption = "fast",
-    signature: Annotated[
-        str | None,
-        typer.Option(help="Which function of a model that has several.", show_default=False),
-    ] = None,
-    feed: Feed = None,
-    fetch: Fetch = None,
     as_json: Json = False,
 ) -> None:
     """Compare each value of a model's plan, as it runs, with another engine; say where they part and whose fault it is.
@@ -63,18 +45,14 @@ def verify(
     at others. Ends with 1 where something is wrong: a kernel, the import, a plan for many sizes, or more rounding than
     the tolerance.
     """
-    reading: Reading = {"signature": signature, "inputs": feed, "outputs": fetch}
     with waiting(f"verifying {model.name}"):
-        found = cenote.verify(
+        found = cenote.verify_with(
             model,
+            options,
             against=against,
-            inputs=_inputs(model, reading, shape or (), [*(input or ()), *(inputs or ())]),
+            inputs=_inputs(model, options, given.shape or (), [*(given.input or ()), *(inputs or ())]),
             tolerance=tolerance,
-            precision=precision,
             sizes=sizes,
-            signature=signature,
-            feed=feed,
-            fetch=fetch,
         )
     if as_json:
         say_json({"file": str(model), **found.as_dict()})
@@ -87,11 +65,12 @@ def verify(
         raise typer.Exit(1)
 
 
-def _inputs(model: Path, reading: Reading, shape: Sequence[str], input: Sequence[str]) -> Inputs | None:
+def _inputs(
+    model: Path, options: cenote.LoadOptions, shape: Sequence[str], input: Sequence[str]
+) -> Inputs | None:
     """The inputs that are given, the others random; None where nothing is, and the model need not be loaded for it."""
-    given = parse_shapes(shape)
+    shapes = parse_shapes(shape)
     if not shape and not input:
         return None
-    with cenote.load(model, **reading) as loaded:
-        real = read_inputs(loaded, input, Preprocess())
-        return filled(loaded, complete_shapes(loaded, given, shapes_of(real)), real)
+    with cenote.load_with(model, options) as loaded:
+        return completed(loaded, shapes, input).inputs()

@@ -10,22 +10,9 @@ from typing import Annotated
 import typer
 
 import cenote
-from cenote.cli.bench import filled
-from cenote.cli.console import err, say, say_json, waiting
-from cenote.cli.inputs import read_inputs
-from cenote.cli.options import (
-    DenormalsOption,
-    Feed,
-    Fetch,
-    Input,
-    Json,
-    PrecisionOption,
-    Shape,
-    Threads,
-    TuneOption,
-)
-from cenote.cli.preprocess import Preprocess
-from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
+from cenote.cli.console import err, say, say_json
+from cenote.cli.loaded import Given, load
+from cenote.cli.options import Json, Model
 
 Tolerance = Annotated[
     float,
@@ -39,15 +26,9 @@ Tolerance = Annotated[
 
 
 def diagnose(
-    model: Annotated[
-        Path, typer.Argument(help="A model or a plan file.", metavar="MODEL", show_default=False)
-    ],
-    shape: Shape = None,
-    input: Input = None,
-    threads: Threads = None,
-    precision: PrecisionOption = "fast",
-    denormals: DenormalsOption = None,
-    tune: TuneOption = "cached",
+    model: Model,
+    given: Given,
+    options: cenote.LoadOptions,
     deep: Annotated[bool, typer.Option("--deep", help="Measure longer, and try more.")] = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Try what the findings advise; keep what helps beyond doubt.")
@@ -63,28 +44,13 @@ def diagnose(
         Path | None,
         typer.Option("--html", help="Write the findings and the profile as a page.", show_default=False),
     ] = None,
-    feed: Feed = None,
-    fetch: Fetch = None,
     as_json: Json = False,
 ) -> None:
     """Say why a model takes as long as it does, what could be done, and how much that would gain."""
     if output is not None and not apply:
         raise typer.BadParameter("a plan is written of what --apply found", param_hint="--output")
-    given = parse_shapes(shape or ())
-    with waiting(f"loading {model.name}"):
-        loaded = cenote.load(
-            model,
-            threads=threads,
-            precision=precision,
-            tune=tune,
-            denormals=denormals,
-            inputs=feed,
-            outputs=fetch,
-        )
-        real = read_inputs(loaded, input or (), Preprocess())
-        shapes = complete_shapes(loaded, given, shapes_of(real))
-        loaded.plan_for(shapes)
-    inputs = filled(loaded, shapes, real)
+    ready = load(model, options, given)
+    loaded, inputs = ready.model, ready.inputs()
     if output is not None:
         loaded.run(inputs)
         loaded.save(output, model)  # what cannot be written shows now, not after a minute of trials

@@ -9,35 +9,16 @@ from typing import Annotated
 import typer
 
 import cenote
-from cenote.cli.bench import filled
-from cenote.cli.console import err, say, say_json, waiting
-from cenote.cli.inputs import read_inputs
-from cenote.cli.options import (
-    DenormalsOption,
-    Feed,
-    Fetch,
-    Input,
-    Json,
-    PrecisionOption,
-    Shape,
-    Threads,
-    TuneOption,
-)
-from cenote.cli.preprocess import Preprocess
-from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
+from cenote.cli.console import err, say, say_json
+from cenote.cli.loaded import Given, load
+from cenote.cli.options import Json, Model
 
 
 def profile(
-    model: Annotated[
-        Path, typer.Argument(help="A model or a plan file.", metavar="MODEL", show_default=False)
-    ],
-    shape: Shape = None,
-    input: Input = None,
-    threads: Threads = None,
+    model: Model,
+    given: Given,
+    options: cenote.LoadOptions,
     duration: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure, about.")] = 2.0,
-    precision: PrecisionOption = "fast",
-    denormals: DenormalsOption = None,
-    tune: TuneOption = "cached",
     top: Annotated[int, typer.Option("--top", min=0, help="Steps to show; 0: all.")] = 20,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write a page with pictures.", show_default=False)
@@ -50,26 +31,11 @@ def profile(
             show_default=False,
         ),
     ] = None,
-    feed: Feed = None,
-    fetch: Fetch = None,
     as_json: Json = False,
 ) -> None:
     """Show where the time of a call goes: every step in place and on each thread, beside what the machine can do."""
-    given = parse_shapes(shape or ())
-    with waiting(f"loading {model.name}"):
-        loaded = cenote.load(
-            model,
-            threads=threads,
-            precision=precision,
-            tune=tune,
-            denormals=denormals,
-            inputs=feed,
-            outputs=fetch,
-        )
-        real = read_inputs(loaded, input or (), Preprocess())
-        shapes = complete_shapes(loaded, given, shapes_of(real))
-        loaded.plan_for(shapes)
-    found = replace(loaded.profile(filled(loaded, shapes, real), seconds=duration), model=model.name)
+    loaded = load(model, options, given)
+    found = replace(loaded.model.profile(loaded.inputs(), seconds=duration), model=model.name)
     if as_json:
         say_json(found.to_dict())
     else:
