@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 import cenote
 from cenote.cli.console import err, say_json, say_within, seconds, size, terminal_width
 from cenote.cli.inputs import Inputs
-from cenote.cli.loaded import Given, load
+from cenote.cli.loaded import InputGroup, load
 from cenote.cli.options import Json, Model
 
 WARM_UP = 3
@@ -23,7 +23,7 @@ PERCENTILES = (50, 90, 99)
 
 def bench(
     model: Model,
-    given: Given,
+    given: InputGroup,
     options: cenote.LoadOptions,
     duration: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure.")] = 5.0,
     as_json: Json = False,

@@ -10,13 +10,13 @@ import typer
 
 import cenote
 from cenote.cli.console import say, say_json, seconds, size, waiting
-from cenote.cli.loaded import Given, Loaded, load
+from cenote.cli.loaded import InputGroup, Loaded, load
 from cenote.cli.options import Json, Model
 
 
 def compile_model(
     model: Model,
-    given: Given,
+    given: InputGroup,
     options: cenote.LoadOptions,
     output: Annotated[
         Path | None,

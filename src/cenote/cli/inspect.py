@@ -12,7 +12,7 @@ import typer
 
 import cenote
 from cenote.cli.console import say, say_json, say_within, size, terminal_width
-from cenote.cli.loaded import Given, load
+from cenote.cli.loaded import InputGroup, load
 from cenote.cli.options import Json, Model
 
 _LATER = ": its shapes depend on values that the stage before computed"
@@ -21,7 +21,7 @@ _WITH_OPERATORS = 110  # letters of a line from which operators have room beside
 
 def inspect(
     model: Model,
-    given: Given,
+    given: InputGroup,
     options: cenote.LoadOptions,
     graph: Annotated[bool, typer.Option(help="Print the optimised graph too.")] = True,
     check: Annotated[

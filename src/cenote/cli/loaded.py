@@ -19,7 +19,7 @@ SEED = 0
 
 
 @dataclass(frozen=True)
-class Given:
+class InputGroup:
     """Options that say something of a model's inputs."""
 
     shape: Shape = None
@@ -49,7 +49,7 @@ class Loaded:
         return inputs
 
 
-def load(model: Path, options: cenote.LoadOptions, given: Given, doing: str = "loading") -> Loaded:
+def load(model: Path, options: cenote.LoadOptions, given: InputGroup, doing: str = "loading") -> Loaded:
     """Load a model and plan it for these inputs."""
     shapes = parse_shapes(given.shape or ())
     with waiting(f"{doing} {model.name}"):

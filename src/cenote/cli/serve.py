@@ -15,7 +15,7 @@ from cenote.cli.console import say
 
 @dataclass(frozen=True)
 class Requests:
-    """How many requests are taken, and together."""
+    """Limits of requests, alone and together."""
 
     workers: Annotated[
         int | None,

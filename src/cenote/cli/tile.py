@@ -24,7 +24,7 @@ def _of_layer(help: str, *flags: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerGroup:
     """The arguments of a layer, as texts."""
 
     input: Annotated[str | None, _of_layer("N, C and spatial extents: 8x64x56x56.", "--input")] = None
@@ -42,7 +42,7 @@ class Layer:
     fused: Annotated[list[str] | None, _of_layer("An elementwise operator that follows: relu.")] = None
 
     def given(self) -> dict[str, Any]:
-        """Those that are given besides the element type, as `cenote.tiling.plan` takes them."""
+        """Return those that are given besides the element type, as `cenote.tiling.plan` takes them."""
         found = {
             "input": _numbers("--input", self.input), "kernel": _numbers("--kernel", self.kernel),
             "stride": _numbers("--stride", self.stride), "padding": _padding(self.padding),
@@ -54,8 +54,8 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What of a model is planned."""
+class ModelGroup:
+    """The parts of a model that are planned."""
 
     node: Annotated[str | None, typer.Option(help="Only this node.", rich_help_panel=_MODEL)] = None
     shape: Annotated[
@@ -83,7 +83,7 @@ class Planning:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is made of the plans."""
+    """Outputs that are made of the plans."""
 
     svg: Annotated[Path | None, typer.Option(help="Write a picture here; of a model, an HTML page.")] = None
     explain: Annotated[bool, typer.Option("--explain", help="Print each decision.")] = False
@@ -100,8 +100,8 @@ def tile(
             help="A kind of layer (maxpool, avgpool, conv, ...) or a model file.", show_default=False
         ),
     ],
-    layer: Layer,
-    parts: Parts,
+    layer: LayerGroup,
+    parts: ModelGroup,
     planning: Planning,
     wanted: Wanted,
 ) -> None:
@@ -124,7 +124,7 @@ def tile(
         say(f"{plan.layer.title}, {plan.strategy}, executed: {_executed(plan)['simulated']['verdict']}")
 
 
-def _of_model(what: str, parts: Parts, planning: Planning, wanted: Wanted) -> list[Any]:
+def _of_model(what: str, parts: ModelGroup, planning: Planning, wanted: Wanted) -> list[Any]:
     """Plan the layers of a model, and show them."""
     shapes: Any = dict(parse_shapes(parts.shape or ()))
     models = [
@@ -141,7 +141,7 @@ def _of_model(what: str, parts: Parts, planning: Planning, wanted: Wanted) -> li
     return [plan for model in models for plan in model.plans]
 
 
-def _of_layer_alone(what: str, layer: Layer, planning: Planning, wanted: Wanted) -> list[Any]:
+def _of_layer_alone(what: str, layer: LayerGroup, planning: Planning, wanted: Wanted) -> list[Any]:
     """Plan a layer, and show it."""
     given = layer.given()
     plans = [cenote.tiling.plan(what, dtype=layer.dtype, **given, **how) for how in planning.each()]

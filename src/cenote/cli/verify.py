@@ -11,7 +11,7 @@ import typer
 import cenote
 from cenote.cli.console import say, say_json, say_within, terminal_width, waiting
 from cenote.cli.inputs import Inputs
-from cenote.cli.loaded import Given, completed
+from cenote.cli.loaded import InputGroup, completed
 from cenote.cli.options import Json, Model
 from cenote.cli.shapes import parse_shapes
 
@@ -20,7 +20,7 @@ Peer = Literal["onnxruntime", "litert", "tensorflow", "keras", "torch", "referen
 
 def verify(
     model: Model,
-    given: Given,
+    given: InputGroup,
     options: cenote.LoadOptions,
     against: Annotated[
         Peer | None,

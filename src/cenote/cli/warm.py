@@ -11,14 +11,14 @@ import typer
 
 import cenote
 from cenote.cli.console import say, say_json, seconds, size, waiting
-from cenote.cli.loaded import Given, completed
+from cenote.cli.loaded import InputGroup, completed
 from cenote.cli.options import Json
 from cenote.cli.shapes import Shapes, parse_shapes
 
 
 def warm(
     models: Annotated[list[Path], typer.Argument(help="ONNX files.", metavar="MODEL...", show_default=False)],
-    given: Given,
+    given: InputGroup,
     options: cenote.LoadOptions,
     as_json: Json = False,
 ) -> None:

@@ -26,7 +26,7 @@ from cenote.core.options import (
     Tune,
     Weights,
 )
-from cenote.core.options.checks import OneOf, SomeOf, Whole, names, shapes_by_name, text, words_by_name
+from cenote.core.options.checks import OneOf, SomeOf, WholeNumber, names, shapes_by_name, text, words_by_name
 from cenote.core.settings import MAXIMUM_THREADS
 
 Check = Callable[[str, Any], Any]
@@ -69,7 +69,7 @@ def option(
     return field(default=default, metadata=said)
 
 
-thread_count = Whole(1, MAXIMUM_THREADS)
+thread_count = WholeNumber(1, MAXIMUM_THREADS)
 
 
 def without_bounds(shapes: Mapping[str, Any]) -> object:

@@ -11,7 +11,7 @@ import typer
 
 import cenote
 from cenote.cli.console import err, say, say_json
-from cenote.cli.loaded import Given, load
+from cenote.cli.loaded import InputGroup, load
 from cenote.cli.options import Json, Model
 
 Tolerance = Annotated[
@@ -27,7 +27,7 @@ Tolerance = Annotated[
 
 def diagnose(
     model: Model,
-    given: Given,
+    given: InputGroup,
     options: cenote.LoadOptions,
     deep: Annotated[bool, typer.Option("--deep", help="Measure longer, and try more.")] = False,
     apply: Annotated[

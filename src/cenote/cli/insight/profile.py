@@ -10,13 +10,13 @@ import typer
 
 import cenote
 from cenote.cli.console import err, say, say_json
-from cenote.cli.loaded import Given, load
+from cenote.cli.loaded import InputGroup, load
 from cenote.cli.options import Json, Model
 
 
 def profile(
     model: Model,
-    given: Given,
+    given: InputGroup,
     options: cenote.LoadOptions,
     duration: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure, about.")] = 2.0,
     top: Annotated[int, typer.Option("--top", min=0, help="Steps to show; 0: all.")] = 20,

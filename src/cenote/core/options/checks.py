@@ -13,7 +13,7 @@ from cenote.core.errors import ArgumentError, shown
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeNumber:
     """Checks that a value is a whole number within a range."""
 
     least: int
