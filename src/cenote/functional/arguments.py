@@ -286,7 +286,7 @@ class Form:
             )
 
     def summed(self, accumulate: str | None) -> str | None:
-        """What sums are taken in; DTypeError where the elements are no floats."""
+        """Return the type that sums are taken in; DTypeError where the elements are no floats."""
         return accumulation(self.where, accumulate, self.dtype)
 
     def restore(self, shape: Sequence[int]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from cenote.functional.arguments import Form, Semantics, choice, flag, real, sem
 
 @dataclass(frozen=True)
 class Kind:
-    """What an argument may be. `text`: the annotation that callers see, where it is not the one that is written.
+    """A kind of argument. `text`: the annotation that callers see, where it is not the one that is written.
 
     `key`: what the caller's value goes through before it becomes a part of the call's key: `as_tuple`, for sequences of
     any kind.
@@ -92,11 +92,11 @@ class MapKind(ArrayKind):
 
 
 class Early(Kind):
-    """What only the record's `arrays` looks at: it is no part of a call's key, and the body gets None."""
+    """An argument that only the record's `arrays` looks at; it is no part of a call's key, and the body gets None."""
 
 
 class Hidden(Kind):
-    """What the body is told of its call; callers do not see it."""
+    """A fact of the call that the body is told; callers do not see it."""
 
 
 Array = Annotated[TensorType, ArrayKind("A")]

@@ -49,7 +49,7 @@ Dtype = Annotated[None, Early("Any")]
 
 
 def _parameters(where: str, input: object, weight: object, bias: object) -> tuple[object, ...]:
-    """Those that are given after the input; ones stand in for a missing weight where there is a bias."""
+    """The parameters that are given after the input; ones stand in for a missing weight where there is a bias."""
     if weight is None and bias is None:
         return (input,)
     if weight is None:

@@ -29,7 +29,7 @@ def _keyed(where: str, input: object, seed: object) -> tuple[object, ...]:
 
 
 def _target(where: str, input: object, inplace: object, out: object, return_mask: object = False) -> object:
-    """Where the result goes."""
+    """Return the array for the result: the input, or `out`."""
     if not flag(where, "inplace", inplace):
         return out
     if out is not None or return_mask:
@@ -38,7 +38,7 @@ def _target(where: str, input: object, inplace: object, out: object, return_mask
 
 
 def _target_of_one(where: str, input: object, inplace: object, out: object) -> object:
-    """Where the result goes of a function that gives no mask."""
+    """The same for a function that gives no mask."""
     return _target(where, input, inplace, out)
 
 

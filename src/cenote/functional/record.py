@@ -82,7 +82,7 @@ def _kind_of(text: str, names: dict[str, Any]) -> Any:
 
 
 def parameters_of(body: Callable[..., Any]) -> Iterator[Parameter]:
-    """What a body's signature says. A dataclass stands for its fields."""
+    """Read a body's signature. A dataclass stands for its fields."""
     code, texts, names = body.__code__, body.__annotations__, body.__globals__
     positional = code.co_varnames[: code.co_argcount]
     defaults = dict(zip(reversed(positional), reversed(body.__defaults__ or ()), strict=False))
@@ -144,12 +144,12 @@ class Record:
 
     @cached_property
     def arguments(self) -> tuple[Parameter, ...]:
-        """What is handed to `parse` beside the arrays."""
+        """The parameters handed to `parse` beside the arrays."""
         own = (each for each in self.parameters if not isinstance(each.kind, ArrayKind | Early | Hidden))
         return (*self.layout, *own)
 
     def signature(self) -> tuple[Parameter, ...]:
-        """What callers give, in order: the record's own parameters, and `out`, `layout` and `threads`."""
+        """The parameters of callers, in order: the record's own parameters, and `out`, `layout` and `threads`."""
         own = [each for each in self.parameters if not isinstance(each.kind, Hidden)]
         added = [*self.layout, THREADS]
         if self.out and not any(each.name == "out" for each in own):
@@ -190,7 +190,7 @@ class Record:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """What callers see."""
+        """The function that callers see."""
         values = (f"{each.kind.key}({each.name})" if each.kind.key else each.name for each in self.arguments)
         out = "out" if any(each.name == "out" for each in self.signature()) else "None"
         if self.target:
@@ -201,7 +201,7 @@ class Record:
         return written(self.name, self.signature(), self.returns, line, names, self.body, self.doc)
 
     def names_of(self, early: Callable[..., Any]) -> str:
-        """What a function that runs with each call takes, by its own parameters' names."""
+        """The arguments of a function that runs with each call, by its own parameters' names."""
         known = {"where": repr(self.name), "rank": repr(self.rank)}
         names = early.__code__.co_varnames[: early.__code__.co_argcount]
         return ", ".join(known.get(name, name) for name in names)
