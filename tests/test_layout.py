@@ -36,7 +36,7 @@ ROWS = (
     ("sized",),
     ("stage",),
     ("planned",),
-    ("profile",),
+    ("profile", "about"),
     ("diagnosis",),
     ("described",),
     ("model", "functional"),

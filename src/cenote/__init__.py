@@ -32,12 +32,12 @@ from cenote.model import Model
 
 if TYPE_CHECKING:
     from cenote import functional, serving, tiling
+    from cenote.about.info import Info, info
+    from cenote.about.stored import CachedFile, cache_contents, clear_cache
     from cenote.diagnosis.diagnose import Diagnosis
     from cenote.frontends.parameters.writer import extract
     from cenote.profile.comparison import Comparison, compare_profiles
     from cenote.profile.data import Profile
-    from cenote.profile.info import Info, info
-    from cenote.profile.stored import CachedFile, cache_contents, clear_cache
     from cenote.verification.found import Verification
     from cenote.verification.verify import verify, verify_with
 
@@ -88,11 +88,11 @@ _ON_DEMAND = {
     "Comparison": "cenote.profile.comparison",
     "compare_profiles": "cenote.profile.comparison",
     "Profile": "cenote.profile.data",
-    "Info": "cenote.profile.info",
-    "info": "cenote.profile.info",
-    "CachedFile": "cenote.profile.stored",
-    "cache_contents": "cenote.profile.stored",
-    "clear_cache": "cenote.profile.stored",
+    "Info": "cenote.about.info",
+    "info": "cenote.about.info",
+    "CachedFile": "cenote.about.stored",
+    "cache_contents": "cenote.about.stored",
+    "clear_cache": "cenote.about.stored",
     "Verification": "cenote.verification.found",
     "verify": "cenote.verification.verify",
     "verify_with": "cenote.verification.verify",

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cenote.about.stored import cache_contents
 from cenote.codegen import bundle, cache
 from cenote.codegen.jit import host_target, llvm_version, named_target
 from cenote.core import settings
@@ -16,7 +17,6 @@ from cenote.core.packages import MissingPackageError
 from cenote.core.settings import Setting
 from cenote.core.target import cache_sizes, physical_cores, processor
 from cenote.core.version import __version__
-from cenote.profile.stored import cache_contents
 from cenote.runtime.threads import resolve_threads
 
 _PACKAGES = ("numpy", "llvmlite", "onnx", "ml_dtypes", "pillow", "typer", "rich")
