@@ -98,6 +98,8 @@ class Trace:
             else:
                 self.name(element)
             sizes.append(element)
+        if not sizes:  # the guard holds the shape; without Sizes it is an array as any other
+            return np.empty(shape, kind)
         array = np.empty(len(sizes), object)
         array[:] = sizes
         return SizedArray.of(array.reshape(shape), kind)
