@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from cenote.core.errors import errors_at
 from cenote.core.formulas.expressions import Formula
-from cenote.core.sizes import Size, is_size, plain
+from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target
 from cenote.core.trace import Trace
-from cenote.core.types import PLAIN, Layout, TensorType, dtype_name
+from cenote.core.types import PLAIN, Layout, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.kernels.cost_model import conversion_seconds
 from cenote.ops.base import Alias, Lowering, Op
@@ -96,14 +96,6 @@ def schedule(
     return _Scheduler(graph, target, decide, trace).run()
 
 
-def _type_key(type: TensorType | None) -> Hashable:
-    """Return a key that is equal for types that are equal for all sizes, with the same content if it is known."""
-    if type is None:
-        return None
-    extents = [extent.terms if isinstance(extent, Size) else extent for extent in type.shape]
-    return type.dtype, dtype_name(type.dtype), *extents, None if type.value is None else id(type.value)
-
-
 class _Scheduler:
     def __init__(self, graph: Graph, target: Target, decide: Decide | None, trace: Trace | None) -> None:
         self.graph, self.target, self.decide = graph, target, decide
@@ -168,7 +160,7 @@ class _Scheduler:
         return entry[0]
 
     def _of_equals(self, node: Node, types: Sequence[TensorType | None]) -> list[Lowering]:
-        key = (node.op, *map(_type_key, types))
+        key = (node.op, *(type and type.key for type in types))
         with suppress(TypeError):  # an attribute that is an array
             if (options := self.known.get(key)) is not None:
                 return options
@@ -330,7 +322,7 @@ class _Scheduler:
         return fresh
 
     def _reorder_option(self, type: TensorType, have: int, lanes: int) -> Lowering:
-        key = (_type_key(type), have, lanes)
+        key = (type.key, have, lanes)
         if key not in self.reorders:
             self.reorders[key] = self._new_reorder(type, have, lanes)
         return self.reorders[key]
@@ -344,7 +336,7 @@ class _Scheduler:
 
     def _derive(self, name: str, fresh: str, op: Op, option: Lowering) -> None:
         type = self._type(name)
-        self.types[fresh] = TensorType(type.dtype, type.shape)
+        self.types[fresh] = type.bare
         self.layouts[fresh] = Layout(option.outputs[0].lanes)
         self._append(Node(op, (name,), (fresh,), label=""), option)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from cenote.core.computed import SizedArray
 from cenote.core.packages import needed
-from cenote.core.sizes import whole
+from cenote.core.sizes import Size, whole
 
 # Importing numpy.typing takes a tenth of the time of importing NumPy, and only type checkers need it.
 if TYPE_CHECKING:
@@ -104,6 +104,17 @@ class TensorType:
     def known(value: Array) -> TensorType:
         """Return the type of a constant, with its content."""
         return TensorType(value.kind if isinstance(value, SizedArray) else value.dtype, value.shape, value)
+
+    @property
+    def bare(self) -> TensorType:
+        """The type without its content."""
+        return self if self.value is None else TensorType(self.dtype, self.shape)
+
+    @property
+    def key(self) -> Hashable:
+        """What types of one trace share that are equal for all sizes, and have the same content where it is known."""
+        extents = [extent.terms if isinstance(extent, Size) else extent for extent in self.shape]
+        return self.dtype, dtype_name(self.dtype), *extents, None if self.value is None else id(self.value)
 
     @property
     def rank(self) -> int:

@@ -7,7 +7,7 @@ of Cenote come out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -45,11 +45,17 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
 
 
 class Inference:
-    """Cache of `infer_node` for many nodes: the same operator between the same types is inferred once. Operators and
-    types are compared by identity, so identical nodes should share them. Content is never shared."""
+    """Cache of `infer_node` for many nodes: the same operator between the same types is inferred once, and equal types
+    that it gives are one object. Operators and types are compared by identity, so identical nodes should share them.
+    Content is never shared."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], tuple[Types, object]] = {}
+        self._types: dict[Hashable, TensorType] = {}
+
+    def one(self, type: TensorType) -> TensorType:
+        """The object that stands for types like this."""
+        return self._types.setdefault(type.key, type)
 
     def of(self, node: Node, inputs: Sequence[TensorType | None]) -> Types:
         """Return the types of a node's outputs. Raises as `infer_node`."""
@@ -59,6 +65,7 @@ class Inference:
             return entry[0]
         types = infer_node(node, inputs)
         if all(kind.value is None for kind in types):
+            types = tuple([self.one(kind) for kind in types])
             self._known[key] = types, (node.op, inputs)  # kept, so that their ids stay unique
         return types
 

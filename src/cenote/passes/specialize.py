@@ -141,7 +141,7 @@ class _Specializer:
             if kind.value is not None:
                 self._set_constant(name, kind.value)
             else:
-                self.types[name] = kind
+                self.types[name] = self.inference.one(kind)
         for node in self.graph.nodes:
             self._visit(node)
         return self._cut()
@@ -243,7 +243,11 @@ class _Specializer:
         used = _read_by(self.typed, outputs)
         constants = {name: value for name, value in self.constants.items() if name in used}
         by_typed = {name for node in self.typed for name in node.outputs} | own_inputs | set(constants)
-        types = {name: TensorType(t.dtype, t.shape) for name, t in self.types.items() if name in by_typed}
+        types = {
+            name: kind if name in constants else kind.bare
+            for name, kind in self.types.items()
+            if name in by_typed
+        }
         typed = Graph(
             tuple(declared for declared in graph.inputs if declared.name in own_inputs),
             outputs,
