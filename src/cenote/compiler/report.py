@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from cenote.compiler.barriers import Origin, StepKind
@@ -17,7 +18,7 @@ from cenote.compiler.schedule import BY_COST, Schedule
 from cenote.core.sizes import plain
 from cenote.core.types import short_name
 from cenote.graph.graph import Graph, Node
-from cenote.ops.base import Alias, Op
+from cenote.ops.base import Alias, Lowering, Op
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep, SlotKind
 
@@ -174,11 +175,24 @@ class PlanDescription:
         return plan_html(self.head, self.rows, self.notes, self.kernels)
 
 
+_SCALARS = frozenset({str, int, float, bool})
+
+
 def _plain(value: Any) -> Any:
     """Return dicts instead of dataclasses. Nothing is copied, unlike `asdict`: a Size cannot be."""
-    if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    kind: Any = type(value)
+    if kind in _SCALARS:
+        return value
+    names = _fields_of(kind)
+    if names is not None:
+        return {name: _plain(getattr(value, name)) for name in names}
     return tuple(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+@cache
+def _fields_of(kind: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass; None of what is none."""
+    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else None
 
 
 def describe_plan(
@@ -223,37 +237,37 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> I
         output = _value(schedule.graph, node.outputs[0])
         if id(node.op) not in operators:
             operators[id(node.op)] = str(node.op)
-        description = StepDescription(
-            origin.kind, node.title, operators[id(node.op)], origin.algorithm, output
-        )
+        title, shown, algorithm = node.title, operators[id(node.op)], origin.algorithm
+        said: dict[str, Any] = {}
         if origin.kind is StepKind.HALO:
-            description = StepDescription(origin.kind, "", "", step.label, "")
+            title, shown, algorithm, output = "", "", step.label, ""
         elif origin.kind is StepKind.CHECK:
-            description = replace(description, reason="of what the kernel noted in its input")
+            said["reason"] = "of what the kernel noted in its input"
         elif origin.kind is StepKind.HOST:
-            description = replace(description, reason=_why_host(schedule.graph, node))
+            said["reason"] = _why_host(schedule.graph, node)
         elif schedule.reasons:
-            description = replace(
-                description, reason=schedule.reasons[origin.node], rivals=schedule.rivals[origin.node]
-            )
+            said |= {"reason": schedule.reasons[origin.node], "rivals": schedule.rivals[origin.node]}
         if isinstance(step, KernelStep):
-            option, work = schedule.lowerings[origin.node], origin.work
-            known = origin.kind is StepKind.KERNEL and option is not None
-            description = replace(
-                description,
-                operations=work.operations,
-                executed_operations=work.executed,
-                read_bytes=work.read,
-                written_bytes=work.written,
-                dtype=work.dtype,
-                seconds=plain(option.seconds) if known and option is not None else 0.0,
-                kernel=step.symbol,
-                items=step.items,
-                grain=step.grain,
-                barrier=step.barrier,
-                scratch_bytes=step.scratch,
-            )
-        yield description
+            said |= _of_kernel(step, origin, schedule.lowerings[origin.node])
+        yield StepDescription(origin.kind, title, shown, algorithm, output, **said)
+
+
+def _of_kernel(step: KernelStep, origin: Origin, option: Lowering | None) -> dict[str, Any]:
+    """Return the fields that only the description of a kernel step has."""
+    known = origin.kind is StepKind.KERNEL and option is not None
+    return {
+        "operations": origin.work.operations,
+        "executed_operations": origin.work.executed,
+        "read_bytes": origin.work.read,
+        "written_bytes": origin.work.written,
+        "dtype": origin.work.dtype,
+        "seconds": plain(option.seconds) if known and option is not None else 0.0,
+        "kernel": step.symbol,
+        "items": step.items,
+        "grain": step.grain,
+        "barrier": step.barrier,
+        "scratch_bytes": step.scratch,
+    }
 
 
 def _blocks(graph: Graph, memory: MemoryPlan, origins: Sequence[Origin]) -> Iterator[BlockDescription]:
