@@ -78,6 +78,8 @@ class _Movements:
         return followed and type.dtype.itemsize == 4 and type.size > 0
 
     def _visit(self, node: Node) -> None:
+        if not isinstance(node.op, Concat | Split | Reshape):
+            return
         if not all(self._is_map(name) for name in (*node.inputs[:1], *node.outputs) if name):
             return
         if isinstance(node.op, Concat) and node.op.axis in (1, 1 - self.graph.types[node.outputs[0]].rank):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from operator import is_
 from typing import TypeVar
@@ -54,6 +55,7 @@ class Rewriter:
         self.copies: Counter[str] = Counter()  # numbers of copies of constants' names
         self.uses = Counter(name for node in graph.nodes for name in node.inputs)  # one per occurrence
         self.uses.update(graph.outputs)
+        self._operators: dict[Op, Op] = {}
 
     def producer(self, name: str, kind: type[K]) -> tuple[Node, K] | None:
         """Return the node that makes a value, and its operator, if that is of the kind and no other node reads the
@@ -69,6 +71,8 @@ class Rewriter:
         self.uses.subtract((*first.inputs, *second.inputs))
         self.uses.update(inputs)
         label = label or first.label or second.label
+        with suppress(TypeError):  # an attribute that is an array
+            op = self._operators.setdefault(op, op)  # for what is remembered of nodes alike
         self.nodes[self.position[second.outputs[0]]] = Node(op, inputs, second.outputs, label)
 
     def constant(self, stem: str, value: Array) -> str:
