@@ -20,6 +20,7 @@ from cenote.compiler import placement
 N = 24, 16  # nodes, about, of the smallest model of fixed and of open sizes,
 LARGER = {  # where few are no sample: chains end at 64 links, few parts or branches are planned otherwise
     "elementwise": 64, "by a scalar": 64, "ladder": 64, "concat": 40, "residual": 24, "slices": 24, "branches": 24,
+    "transposes": 24,
 }  # fmt: skip
 MOST_GROWTH = 2.15  # of the calls from 2n to 4n nodes, over those from n to 2n: 2 is linear, 4 quadratic
 

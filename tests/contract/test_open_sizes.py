@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cenote.compiler.compile import Compilation, _assembled, _scheduled, compile_sized
-from cenote.compiler.offsets import settle_offsets
+from cenote.compiler.offsets import offsets_as_formulas
 from cenote.compiler.templates import lifetimes
 from cenote.core.errors import CenoteError
 from cenote.core.formulas.expressions import OpenSizeError
@@ -96,7 +96,8 @@ def planned(
             numbers += [word.offset if isinstance(word, Slot) else word for word in words]
             numbers += [step.call.items, step.call.grain, step.call.scratch, step.call.chosen]
     numbers += [extent for type in assembler.graph.types.values() for extent in type.shape]
-    settle_offsets(assembler.memory.buffers, lifetimes(assembler.steps, assembler._side_by_side()), trace)
+    levels = assembler._side_by_side()
+    offsets_as_formulas(assembler.memory.buffers, lifetimes(assembler.steps, levels), trace)
     open_ones = {index: x for index, x in enumerate(numbers) if is_size(x)}
     tables = [table for _, table in assembler.weights.tables.values()]
     formulas = Formulas.compile(trace.source(list(open_ones.values()), tables), trace.objects)

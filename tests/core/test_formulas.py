@@ -143,19 +143,6 @@ def test_a_guard_that_asks_something_else_is_found() -> None:
         trace.source(())
 
 
-def test_offsets_may_be_smaller_than_where_buffers_were_placed() -> None:
-    """As `settle_offsets` gives them; what is made of them follows. Their texts are held all the same."""
-    trace = Trace()
-    h = trace.dimension(10)
-    offset = trace.later(768)
-    end = offset + h
-    trace.settle(offset, h * 64)
-    trace.source([end])
-    trace.codes[offset.terms[0][0][0]] = "63*u0"
-    with pytest.raises(FormulaError):
-        trace.source([end])
-
-
 def test_what_an_operator_makes_of_sizes_is_what_it_makes_of_numbers() -> None:
     trace = Trace()
     h = trace.dimension(10)

@@ -10,7 +10,7 @@ from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, leve
 from cenote.compiler.binding import Binder
 from cenote.compiler.constants import ConstantPool, Constants, Weights
 from cenote.compiler.memory import MemoryPlan, temporary_name
-from cenote.compiler.offsets import settle_offsets
+from cenote.compiler.offsets import offsets_as_formulas
 from cenote.compiler.placement import Buffer
 from cenote.compiler.schedule import Schedule
 from cenote.compiler.templates import Assembled, lifetimes, make_template
@@ -18,7 +18,7 @@ from cenote.core.errors import errors_at
 from cenote.core.formulas.expressions import Formula
 from cenote.core.target import Target
 from cenote.core.trace import Trace
-from cenote.core.types import Array, TensorType
+from cenote.core.types import Array
 from cenote.graph.graph import Node
 from cenote.kernels.base import present
 from cenote.kernels.driver import driver_abi
@@ -88,7 +88,7 @@ class Assembler:
         return Program(
             steps=steps,
             inputs=tuple(self.graph.types[declared.name] for declared in self.graph.inputs),
-            outputs=tuple(bare(self.graph.type_of(name)) for name in self.graph.outputs),
+            outputs=tuple(present(self.graph.type_of(name)).bare for name in self.graph.outputs),
             constants=tuple(self.constants.arrays),
             arena_bytes=self.memory.arena_bytes,
             driver=driver_abi(),
@@ -102,19 +102,19 @@ class Assembler:
         """Return the template of the steps, and the positions of the numbers of its description, by their formulas.
         Below `worth` seconds of work it runs on one thread."""
         levels = self._side_by_side()
-        arena = settle_offsets(self.memory.buffers, lifetimes(self.steps, levels), trace)
+        arena = offsets_as_formulas(self.memory.buffers, lifetimes(self.steps, levels), trace)
         launcher = self._launcher()
         parts = Assembled(
             self.steps,
             self._barriers(levels),
             [self.graph.types[declared.name] for declared in self.graph.inputs],
-            [bare(self.graph.type_of(name)) for name in self.graph.outputs],
+            [present(self.graph.type_of(name)).bare for name in self.graph.outputs],
             self.constants.arrays,
             [table for _, table in self.weights.tables.values()],
             arena,
             trace.unknown(Formula(trace, "int", Formula(trace, "<", seconds, worth)), 0, 1),
         )
-        return make_template(parts, launcher, trace, threads, self._shown())
+        return make_template(parts, launcher, trace, threads, self._shown(), self.memory.in_arena)
 
     def _shown(self) -> Iterator[int]:
         """Yield the numbers of the plan's description that may be Sizes."""
@@ -211,7 +211,7 @@ class Assembler:
 
     def _add_host(self, index: int, node: Node) -> None:
         self._add_checks()
-        types = {name: bare(self.graph.type_of(name)) for name in node.inputs if name}
+        types = {name: present(self.graph.type_of(name)).bare for name in node.inputs if name}
         inputs = tuple((self._host_slot(name), types[name]) if name else None for name in node.inputs)
         outputs = tuple(
             (self.memory.views[name].slot, self.graph.types[name]) if name else None for name in node.outputs
@@ -227,7 +227,7 @@ class Assembler:
         """Return the extents of a step's temporaries."""
         views = self.memory.temporaries.get(index, ())
         return [
-            Extent.at_hand(view.slot, view.type.nbytes, temporary_name(index, number))
+            Extent.at_hand(self.memory.in_arena(view.slot), view.type.nbytes, temporary_name(index, number))
             for number, view in enumerate(views)
         ]
 
@@ -254,14 +254,9 @@ class Assembler:
             border = [begin for begin, _ in view.layout.halo] or [0] * len(view.strides[2:])
             inset = sum(b * stride for b, stride in zip(border, view.strides[2:], strict=True))
             nbytes = view.blocks * view.strides[1] * view.type.dtype.itemsize
-        start = view.slot.offset - inset * view.type.dtype.itemsize
-        return Extent.at_hand(Slot(view.slot.kind, view.slot.index, start), nbytes, buffer.root)
-
-
-def bare(type: TensorType | None) -> TensorType:
-    """Return the type without its content."""
-    known = present(type)
-    return TensorType(known.dtype, known.shape)
+        slot = self.memory.in_arena(view.slot)
+        start = slot.offset - inset * view.type.dtype.itemsize
+        return Extent.at_hand(Slot(slot.kind, slot.index, start), nbytes, buffer.root)
 
 
 def _whole(buffer: Buffer) -> Extent:

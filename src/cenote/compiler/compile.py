@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cenote.codegen import jit
-from cenote.compiler.assembler import Assembler, bare
+from cenote.compiler.assembler import Assembler
 from cenote.compiler.barriers import Origin
 from cenote.compiler.constants import ConstantPool
 from cenote.compiler.levels import in_ranks
@@ -128,7 +128,7 @@ def _assembled(
     """Return the steps of a schedule, and their estimated seconds."""
     target, scheduled = jit.host_target(), make()
     seconds = sum(option.seconds for option in scheduled.lowerings if option is not None)
-    scheduled, memory = _in_memory(scheduled, trace)
+    scheduled, memory = _in_memory(scheduled, trace is not None)
     constants = dict(scheduled.graph.constants)
     binds = [None if option is None else option.bind for option in scheduled.lowerings]
     scheduled = _without_weights(scheduled)
@@ -137,24 +137,21 @@ def _assembled(
     return assembler, seconds
 
 
-def _in_memory(scheduled: Schedule, trace: Trace | None) -> tuple[Schedule, MemoryPlan]:
+def _in_memory(scheduled: Schedule, open_sizes: bool) -> tuple[Schedule, MemoryPlan]:
     """Return the memory plan; with branches side by side where that takes little more."""
-    least = plan_memory(scheduled, trace=trace)
+    least = plan_memory(scheduled, open_sizes=open_sizes)
     ranked, ranks = in_ranks(scheduled)
     if len(set(ranks)) == len(ranks):
         return scheduled, least
-    roomy = plan_memory(ranked, ranks, trace)
+    roomy = plan_memory(ranked, ranks, open_sizes)
     return (ranked, roomy) if roomy.arena_bytes <= least.arena_bytes * _MORE_MEMORY else (scheduled, least)
 
 
 def _without_weights(scheduled: Schedule) -> Schedule:
     """Return the schedule without the constants, and without the binds, which have them in their closures."""
     graph = scheduled.graph
-    types = {
-        name: type if type.value is None else TensorType(type.dtype, type.shape)
-        for name, type in graph.types.items()
-    }
-    types.update({name: bare(TensorType.known(x)) for name, x in graph.constants.items()})
+    types = {name: type.bare for name, type in graph.types.items()}
+    types.update({name: TensorType.known(x).bare for name, x in graph.constants.items()})
     distinct = {id(option): option for option in scheduled.lowerings}
     unbound = {key: option and replace(option, bind=no_calls) for key, option in distinct.items()}
     lowerings = tuple(unbound[id(option)] for option in scheduled.lowerings)

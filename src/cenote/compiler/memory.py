@@ -9,16 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cenote.compiler.alias import Sharing
-from cenote.compiler.offsets import defer_offsets
 from cenote.compiler.placement import Buffer, live_peak, place
 from cenote.compiler.schedule import Schedule
 from cenote.core.errors import CapacityError
-from cenote.core.trace import Trace
-from cenote.core.types import Layout, TensorType
+from cenote.core.types import PLAIN, Layout, TensorType
 from cenote.graph.graph import Graph
 from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offset, present
 from cenote.ops.base import Lowering
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 
 _LARGEST = 1 << 46  # bytes; beyond any machine, and far from overflowing 64-bit offsets
 
@@ -28,7 +26,8 @@ class MemoryPlan:
     """Places of all values. `views` by value name; `temporaries` by step.
 
     `aliased` are the steps that need no work because their output is their input's memory; `peak` is the largest sum
-    of buffers alive at once: no plan can need less than that.
+    of buffers alive at once: no plan can need less than that. Where sizes are open, a view in the arena names its
+    buffer, by its number among `buffers`, whose places are those for the shapes at hand until they get formulas.
     """
 
     views: Mapping[str, View]
@@ -39,45 +38,53 @@ class MemoryPlan:
     peak: int
     aliased: frozenset[int]
 
+    def in_arena(self, slot: Slot) -> Slot:
+        """Where a slot lies that may name a buffer."""
+        if slot.kind is not SlotKind.BUFFER:
+            return slot
+        buffer = present(self.buffers[slot.index].slot)
+        return Slot(buffer.kind, buffer.index, buffer.offset + slot.offset)
 
-def plan_memory(schedule: Schedule, ranks: Sequence[int] = (), trace: Trace | None = None) -> MemoryPlan:
+
+def plan_memory(schedule: Schedule, ranks: Sequence[int] = (), open_sizes: bool = False) -> MemoryPlan:
     """Plan a schedule. Raises CapacityError when sizes are beyond any machine.
 
-    Nodes of the same rank may run at once (`ranks` gives one per node, never falling); without, each is its own. With a
-    `trace`, offsets in the arena are numbers whose formulas come later (`offsets`).
+    Nodes of the same rank may run at once (`ranks` gives one per node, never falling); without, each is its own. With
+    `open_sizes`, views name buffers of the arena, whose offsets get formulas later (`offsets`).
     """
-    return _Planner(schedule, ranks or range(len(schedule.graph.nodes)), trace).run()
+    return _Planner(schedule, ranks or range(len(schedule.graph.nodes)), open_sizes).run()
 
 
 class _Planner:
-    def __init__(self, schedule: Schedule, ranks: Sequence[int], trace: Trace | None) -> None:
-        self.ranks, self.trace = ranks, trace
+    def __init__(self, schedule: Schedule, ranks: Sequence[int], open_sizes: bool) -> None:
+        self.ranks, self.open_sizes = ranks, open_sizes
         self.graph: Graph = schedule.graph
         self.lowerings: tuple[Lowering | None, ...] = schedule.lowerings
         self.shared = Sharing(schedule, self._wanted_halos())
+        self.bases: dict[str, Slot] = {}  # by the roots of buffers
 
     def run(self) -> MemoryPlan:
         self._collect_halos()
         self._sizes_and_lifetimes()
         temporaries = self._temporaries()
-        placed = [b for b in self.shared.buffers.values() if b.slot is None]
-        placed += [buffer for group in temporaries.values() for buffer, _ in group]
+        buffers = list(self.shared.buffers.values())
+        buffers += [buffer for group in temporaries.values() for buffer, _ in group]
+        placed = [buffer for buffer in buffers if buffer.slot is None]
         arena_bytes = place(placed)
-        if self.trace is not None:
-            defer_offsets(placed, self.trace)
+        self._set_bases(buffers)
         views = {name: self._view(name) for name in self.offsets_and_roots()}
         plans = {
-            step: tuple(_plain_view(type, buffer) for buffer, type in group)
+            step: tuple(
+                View(type, PLAIN, dense_strides(type.shape), self.bases[buffer.root])
+                for buffer, type in group
+            )
             for step, group in temporaries.items()
         }
         buffer_of = {name: self.shared.buffers[self.shared.root(name)[0]] for name in views}
         return MemoryPlan(
             views,
             plans,
-            (
-                *self.shared.buffers.values(),
-                *(buffer for group in temporaries.values() for buffer, _ in group),
-            ),
+            tuple(buffers),
             buffer_of,
             arena_bytes,
             live_peak(placed),
@@ -140,6 +147,14 @@ class _Planner:
 
     # ---- views ------------------------------------------------------------------------------------------------
 
+    def _set_bases(self, buffers: Sequence[Buffer]) -> None:
+        """Where views of each buffer begin: in its memory, or in the buffer itself."""
+        for number, buffer in enumerate(buffers):
+            slot = present(buffer.slot)
+            self.bases[buffer.root] = (
+                Slot(SlotKind.BUFFER, number) if self.open_sizes and slot.kind is SlotKind.ARENA else slot
+            )
+
     def _type(self, name: str) -> TensorType:
         return present(self.graph.type_of(name))
 
@@ -149,8 +164,7 @@ class _Planner:
 
     def _view(self, name: str) -> View:
         root, offset = self.shared.root(name)
-        buffer, type, layout = self.shared.buffers[root], self._type(name), self._layout(name)
-        assert buffer.slot is not None
+        base, type, layout = self.bases[root], self._type(name), self._layout(name)
         if layout.is_blocked and root != name and self.shared.lanes.get(root, 0):
             outer = self._type(root)
             strides = dense_strides(outer.shape, self._layout(root))
@@ -158,18 +172,13 @@ class _Planner:
         else:
             strides = dense_strides(type.shape, layout)
             elements = offset + halo_offset(type.shape, layout)
-        slot = Slot(buffer.slot.kind, buffer.slot.index, buffer.slot.offset + elements * type.dtype.itemsize)
-        return View(TensorType(type.dtype, type.shape), layout, strides, slot)
+        slot = Slot(base.kind, base.index, base.offset + elements * type.dtype.itemsize)
+        return View(type.bare, layout, strides, slot)
 
 
 def temporary_name(step: int, number: int) -> str:
     """Return the root of a step's temporary buffer."""
     return f"step {step} temporary {number}"
-
-
-def _plain_view(type: TensorType, buffer: Buffer) -> View:
-    assert buffer.slot is not None
-    return View(type, Layout(), dense_strides(type.shape), buffer.slot)
 
 
 def _larger(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:

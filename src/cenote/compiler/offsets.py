@@ -8,15 +8,15 @@ since lifetimes are counted in levels of steps that may run at once, steps that 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 from cenote.compiler.placement import ALIGN, Buffer
 from cenote.core.formulas.expressions import Formula, Symbolic
-from cenote.core.sizes import maximum, plain
+from cenote.core.sizes import Size, maximum, plain
 from cenote.core.trace import Trace
 from cenote.kernels.base import present
-from cenote.runtime.steps import SlotKind
+from cenote.runtime.steps import Slot, SlotKind
 
 _FIRST = -1  # before every level
 # Levels at which a buffer is alive that nothing touches, or that holds nothing.
@@ -24,37 +24,59 @@ _NEVER = (0, -1)
 _MOST_LOOKED_AT = 16  # most buffers examined for each that a new one may rest on
 
 
-def defer_offsets(buffers: Sequence[Buffer], trace: Trace) -> None:
-    """Make the offsets of placed buffers numbers whose formulas `settle_offsets` gives."""
-    for buffer in buffers:
-        _room(buffer)  # the parts of offsets are defined before them
-    for buffer in sorted(buffers, key=lambda b: present(b.slot).offset):
-        slot = present(buffer.slot)
-        buffer.slot = replace(slot, offset=trace.later(slot.offset))
-
-
-def settle_offsets(buffers: Sequence[Buffer], lifetimes: Mapping[str, tuple[int, int]], trace: Trace) -> int:
-    """Set the formulas of the offsets of buffers in the arena; return the arena's size. `lifetimes`: by root, the
-    first and the last level of the steps that touch the buffer."""
+def offsets_as_formulas(
+    buffers: Sequence[Buffer], lifetimes: Mapping[str, tuple[int, int]], trace: Trace
+) -> int:
+    """Give the buffers in the arena their offsets for all sizes, in place of those for the shapes at hand; return the
+    arena's size. `lifetimes`: by root, the first and the last level of the steps that touch the buffer."""
     placed = [buffer for buffer in buffers if present(buffer.slot).kind is SlotKind.ARENA]
-    placed.sort(key=lambda buffer: _at(buffer))
-    total, seen = 0, _Skyline(placed)
+    placed.sort(key=_at)
+    room = _Rooms()
+    seen = _Skyline(placed, [_at(buffer) + plain(room.of(buffer)) for buffer in placed])
+    ends: list[int] = []
+    tops: dict[Hashable, int] = {}
     for index, buffer in enumerate(placed):
         is_empty = not isinstance(buffer.nbytes, Symbolic) and not buffer.nbytes
         alive = _NEVER if is_empty else lifetimes.get(buffer.root, _NEVER)
         supports = seen.under(index, *alive)
-        offset = present(buffer.slot).offset
-        ends = [present(placed[i].slot).offset + _room(placed[i]) for i in supports]
-        trace.settle(offset, Formula(trace, "max", *ends) if len(ends) > 1 else (ends or [0])[0])
-        total = maximum(total, offset + _room(buffer))
+        offset = _highest({_key(ends[i]): ends[i] for i in supports}, trace)
+        ends.append(offset + room.of(buffer))
+        tops.setdefault(_key(ends[-1]), ends[-1])
+        buffer.slot = Slot(SlotKind.ARENA, 0, offset)
+    total = 0
+    for end in tops.values():
+        total = maximum(total, end)
     return total
 
 
-class _Skyline:
-    """Topmost of the buffers so far at each level: seen from above, a new one rests on those alone."""
+def _highest(ends: Mapping[Hashable, int], trace: Trace) -> int:
+    """Return the largest of numbers that may be Sizes; 0 of none."""
+    if len(ends) < 2:
+        return next(iter(ends.values()), 0)
+    lows, highs = zip(*map(trace.bounds, ends.values()), strict=True)
+    made: int = trace.unknown(Formula(trace, "max", *ends.values()), max(lows), max(highs))
+    return made
 
-    def __init__(self, placed: Sequence[Buffer]) -> None:
-        self.placed = placed
+
+class _Rooms:
+    """The bytes that buffers take in the arena, each formula made once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, int] = {}
+
+    def of(self, buffer: Buffer) -> int:
+        key = _key(buffer.nbytes)
+        if key not in self._known:
+            self._known[key] = maximum(ALIGN, -(-buffer.nbytes // ALIGN) * ALIGN)
+        return self._known[key]
+
+
+class _Skyline:
+    """Topmost of the buffers so far at each level: seen from above, a new one rests on those alone. `ends`: the end of
+    each at the shapes at hand."""
+
+    def __init__(self, placed: Sequence[Buffer], ends: Sequence[int]) -> None:
+        self.placed, self.ends = placed, ends
         self.starts = [_FIRST]  # of stretches of levels
         self.tops: list[int] = [-1]  # the buffer that is topmost in each, -1 for none
         self.supports: list[list[int]] = []  # of each buffer
@@ -68,7 +90,7 @@ class _Skyline:
         begin, end = self._cut(first), self._cut(last + 1)
         seen = sorted({*self.tops[begin:end]} - {-1})
         for other in seen:
-            assert _end(self.placed[other]) <= _at(self.placed[index]), (self.placed[other].root, index)
+            assert self.ends[other] <= _at(self.placed[index]), (self.placed[other].root, index)
         hidden = self._below(seen) if len(seen) > 1 else set()
         self.starts[begin:end], self.tops[begin:end] = [first], [index]
         self.supports.append([other for other in seen if other not in hidden])
@@ -96,15 +118,10 @@ class _Skyline:
         return below
 
 
-def _room(buffer: Buffer) -> int:
-    return maximum(ALIGN, -(-buffer.nbytes // ALIGN) * ALIGN)
-
-
 def _at(buffer: Buffer) -> int:
-    number: int = plain(present(buffer.slot).offset)
-    return number
+    return present(buffer.slot).offset
 
 
-def _end(buffer: Buffer) -> int:
-    number: int = plain(_room(buffer))
-    return _at(buffer) + number
+def _key(number: Any) -> Hashable:
+    """Return a key that is equal for numbers that are equal for all sizes."""
+    return number.terms if isinstance(number, Size) else number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from cenote.compiler.barriers import PendingStep, touch_the_same
 from cenote.core.formulas.expressions import Symbolic
-from cenote.core.sizes import is_size
+from cenote.core.sizes import Size, is_size
 from cenote.core.trace import Trace
 from cenote.core.types import Array, TensorType
+from cenote.kernels.base import Call
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher
 from cenote.runtime.formulas import Formulas
@@ -35,16 +36,26 @@ class _Numbers:
     def __init__(self) -> None:
         self.base: list[int] = []
         self.positions: list[int] = []
-        self.values: list[Any] = []  # formulas of the positions
+        self.values: list[int] = []  # of the positions, by the numbers of their formulas
+        self.distinct: list[Symbolic] = []  # the formulas
+        self._known: dict[Hashable, int] = {}
 
     def add(self, number: Any) -> int:
         """Append a number; return its position."""
         if is_size(number):
             self.positions.append(len(self.base))
-            self.values.append(number)
+            self.values.append(self.formula(number))
             number = 0
-        self.base.append(number - (1 << 64) if number >= 1 << 63 else int(number))
+        self.base.append(_signed(number))
         return len(self.base) - 1
+
+    def formula(self, number: Any) -> int:
+        """The number of a formula."""
+        key = number.terms if isinstance(number, Size) else number.code
+        index = self._known.setdefault(key, len(self.distinct))
+        if index == len(self.distinct):
+            self.distinct.append(number)
+        return index
 
     def section(self, numbers: Sequence[Any]) -> int:
         """Append some numbers; return the position of the first."""
@@ -84,30 +95,22 @@ def lifetimes(steps: Sequence[PendingStep], levels: Sequence[int]) -> dict[str, 
 
 
 def make_template(
-    parts: Assembled, launcher: Launcher, trace: Trace, threads: int, shown: Iterable[Any]
+    parts: Assembled,
+    launcher: Launcher,
+    trace: Trace,
+    threads: int,
+    shown: Iterable[Any],
+    in_arena: Callable[[Slot], Slot],
 ) -> tuple[Template, dict[str, int]]:
     """Return the template of steps whose numbers come from a trace, and the positions of those `shown` among the
-    numbers of its description, by their formulas."""
+    numbers of its description, by their formulas. `in_arena` gives the places of slots that name a buffer."""
     numbers = _Numbers()
-    places: dict[Memory, list[int]] = {}
-    kernels: list[tuple[int, int]] = []
-    for step in parts.steps:
-        if step.call is None:
-            continue
-        first = len(numbers.base)
-        for word in step.words:
-            if isinstance(word, Slot):
-                memory = (word.kind, word.index)
-                if word.kind is SlotKind.TABLE:
-                    memory = (SlotKind.CONSTANT, len(parts.constants) + word.index)
-                places.setdefault(memory, []).append(numbers.add(word.offset))
-            else:
-                numbers.add(word)
-        kernels.append((first, len(numbers.base)))
+    records = _Records(numbers, len(parts.constants), in_arena)
+    kernels = [records.add(step.call, step.words) for step in parts.steps if step.call is not None]
     sections = _sections(parts, numbers)
     spans = iter(kernels)
     steps = tuple(
-        _host(step.host, numbers, len(parts.constants))
+        _host(step.host, numbers, len(parts.constants), in_arena)
         if step.host is not None
         else KernelTemplate(step.label, tuple(launcher.kernels(step.call)), *next(spans), barrier)  # type: ignore[arg-type]  # a call
         for step, barrier in zip(parts.steps, parts.barriers, strict=True)
@@ -116,17 +119,15 @@ def make_template(
     outputs = tuple(_type(type, numbers) for type in parts.outputs)
     described = {number.code: number for number in shown if is_size(number)}
     positions = {code: index for index, code in enumerate(described)}
-    distinct = {value.code: value for value in numbers.values}
-    at = {code: index for index, code in enumerate(distinct)}
-    source = trace.source([*distinct.values()], parts.tables, [*described.values()])
+    source = trace.source(numbers.distinct, parts.tables, [*described.values()])
     template = Template(
         formulas=Formulas.compile(source, trace.objects),
         steps=steps,
         base=np.array(numbers.base, np.int64),
         positions=np.array(numbers.positions, np.int64),
-        values=np.array([at[value.code] for value in numbers.values], np.int64),
+        values=np.array(numbers.values, np.int64),
         sections=sections,
-        places={memory: np.array(found, np.int64) for memory, found in places.items()},
+        places={memory: np.array(found, np.int64) for memory, found in records.places.items()},
         inputs=inputs,
         outputs=outputs,
         constants=tuple(parts.constants),
@@ -135,6 +136,68 @@ def make_template(
         rest=launcher.rest,
     )
     return template, positions
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The words that steps of one call have in common: numbers, formulas' numbers at their positions, and where there
+    are addresses."""
+
+    base: list[int]
+    sized: list[tuple[int, int]]
+    addresses: list[int]
+
+
+class _Records:
+    """Argument records on their way into the vector. Those of one call differ in their addresses alone: what else is in
+    them is looked at once. `places`: positions of addresses, by memory."""
+
+    def __init__(self, numbers: _Numbers, constants: int, in_arena: Callable[[Slot], Slot]) -> None:
+        self.numbers, self.constants, self.in_arena = numbers, constants, in_arena
+        self.places: dict[Memory, list[int]] = {}
+        self._parts: dict[int, _Part] = {}  # by the ids of calls
+
+    def add(self, call: Call, words: Sequence[int | Slot]) -> tuple[int, int]:
+        """Append the record of a call; where it begins and ends."""
+        part = self._parts.get(id(call))
+        if part is None:
+            part = self._parts[id(call)] = self._part(words)
+        first = len(self.numbers.base)
+        self.numbers.base += part.base
+        for index, formula in part.sized:
+            self.numbers.positions.append(first + index)
+            self.numbers.values.append(formula)
+        for index in part.addresses:
+            word = words[index]
+            assert isinstance(word, Slot)
+            self._set_address(first + index, self.in_arena(word))
+        return first, len(self.numbers.base)
+
+    def _part(self, words: Sequence[int | Slot]) -> _Part:
+        part = _Part([], [], [])
+        for index, word in enumerate(words):
+            if isinstance(word, Slot):
+                part.addresses.append(index)
+            elif is_size(word):
+                part.sized.append((index, self.numbers.formula(word)))
+            part.base.append(0 if isinstance(word, Slot) or is_size(word) else _signed(word))
+        return part
+
+    def _set_address(self, position: int, slot: Slot) -> None:
+        memory = (slot.kind, slot.index)
+        if slot.kind is SlotKind.TABLE:
+            memory = (SlotKind.CONSTANT, self.constants + slot.index)
+        self.places.setdefault(memory, []).append(position)
+        if is_size(slot.offset):
+            self.numbers.positions.append(position)
+            self.numbers.values.append(self.numbers.formula(slot.offset))
+        else:
+            self.numbers.base[position] = slot.offset
+
+
+def _signed(word: int) -> int:
+    """A word of 64 bits as a number with a sign."""
+    return word - (1 << 64) if word >= 1 << 63 else int(word)
 
 
 def _sections(parts: Assembled, numbers: _Numbers) -> Sections:
@@ -153,11 +216,13 @@ def _type(type: TensorType, numbers: _Numbers) -> TypeTemplate:
     return TypeTemplate(type.dtype, tuple(numbers.add(extent) for extent in type.shape))
 
 
-def _host(step: HostStep, numbers: _Numbers, constants: int) -> HostTemplate:
+def _host(
+    step: HostStep, numbers: _Numbers, constants: int, in_arena: Callable[[Slot], Slot]
+) -> HostTemplate:
     def place(item: tuple[Slot, TensorType] | None) -> PlaceTemplate | None:
         if item is None:
             return None
-        slot, type = item
+        slot, type = in_arena(item[0]), item[1]
         kind, index = slot.kind, slot.index
         if kind is SlotKind.TABLE:
             kind, index = SlotKind.CONSTANT, constants + index

@@ -12,7 +12,7 @@ import numpy as np
 
 from cenote.core.computed import SizedArray, Table
 from cenote.core.formulas.checks import check_texts, checks_formulas
-from cenote.core.formulas.expressions import Formula, Given, Symbolic, text_of
+from cenote.core.formulas.expressions import Formula, Given, Symbolic
 from cenote.core.formulas.polynomials import Terms, plus, valued
 from cenote.core.sizes import INFINITE, Real, Size
 
@@ -33,8 +33,6 @@ class Trace:
         self._bounds: list[tuple[int, int]] = []
         self._known: dict[str, int] = {}
         self.guards: dict[str, Formula] = {}  # questions by their texts; their values are the answers
-        # Unknowns whose formulas came later, and may be less than the recorded values.
-        self.settled: set[int] = set()
         self.fixed: dict[str, str] = {}  # places where sizes had to be numbers, by the question
         self.objects: list[Any] = []  # functions and arrays that formulas name: K[0], K[1] …
         self._place_of: dict[int, int] = {}
@@ -45,16 +43,6 @@ class Trace:
         """Return a new symbolic dimension, at least 1."""
         self.dimensions += 1
         return self.unknown(Given(self, "d", self.dimensions - 1, value), 1, _MOST)
-
-    def later(self, value: int) -> Any:
-        """Return a number from 0 on whose formula `settle` gives."""
-        return self.unknown(Given(self, "later", len(self.codes), value), 0, INFINITE)
-
-    def settle(self, size: Any, formula: Any) -> None:
-        """Set the formula of a number made by `later`; it depends only on unknowns that were defined before."""
-        (((unknown,), _),) = size.terms
-        self.settled.add(unknown)
-        self.formulas[unknown], self.codes[unknown] = formula, text_of(formula, self)
 
     def unknown(self, formula: Formula | Given, low: int, high: int) -> Any:
         """Return a whole number that is not a polynomial of others."""

@@ -1,14 +1,11 @@
 """Checks that formulas are right for other sizes than those at hand, if CENOTE_CHECK_FORMULAS asks for them.
 
 A formula's text is evaluated for the sizes at hand and for two others, and so are the operations that it was made
-from, one by one and without their texts: both must give the same, and for the sizes at hand the recorded value. That
-does not hold for offsets in the arena: the recorded ones are where buffers were placed, their formulas may leave
-smaller gaps.
+from, one by one and without their texts: both must give the same, and for the sizes at hand the recorded value.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -30,7 +27,6 @@ class Recorded(Protocol):
     formulas: list[Any]
     guards: dict[str, Formula]
     objects: list[Any]
-    settled: set[int]
     values: list[Any]
 
 
@@ -94,7 +90,6 @@ def check_texts(trace: Recorded, wanted: Sequence[Symbolic], needed: Sequence[in
         *(formula.code for formula in checked[len(needed) :]),
     ]
     names = [*(f"u{unknown}" for unknown in needed), *("_" for _ in checked[len(needed) :])]
-    moved = _moved(trace, needed)
     lines = ["def values(d, outcomes):", "  pass"]
     for name, text in zip(names, texts, strict=True):
         lines += [
@@ -112,29 +107,13 @@ def check_texts(trace: Recorded, wanted: Sequence[Symbolic], needed: Sequence[in
             expected = [_outcome(lambda: evaluation.value(formula)) for formula in checked]  # noqa: B023  (called now)
         recorded = expected
         if dimensions is at_hand:
-            recorded = [
-                wanted_value if _names(text) & moved else getattr(formula, "value", formula)
-                for formula, text, wanted_value in zip(checked, texts, expected, strict=True)
-            ]
+            recorded = [getattr(formula, "value", formula) for formula in checked]
         for text, by_text, by_operations, value in zip(texts, results, expected, recorded, strict=True):
             if not _same(by_text, by_operations) or not _same(by_operations, value):
                 raise FormulaError(
                     f"for sizes {dimensions}, {text} is {by_text!r}, its operations give {by_operations!r}, "
                     f"and {value!r} was recorded"
                 )
-
-
-def _moved(trace: Recorded, needed: Sequence[int]) -> set[int]:
-    """Return the unknowns that were settled, and those that depend on them."""
-    moved = set(trace.settled)
-    while more := {i for i in needed if i not in moved and _names(trace.codes[i]) & moved}:
-        moved |= more
-    return moved
-
-
-def _names(text: str) -> set[int]:
-    """Return the unknowns in a text."""
-    return {int(name) for name in re.findall(r"\bu(\d+)\b", text)}
 
 
 def check_replayed(

@@ -115,7 +115,7 @@ class Formula(Symbolic):
 
 
 class Given(Symbolic):
-    """Number that comes from outside, or whose formula comes later."""
+    """Number that comes from outside."""
 
     __slots__ = ("code", "index", "name", "trace", "value")
 
