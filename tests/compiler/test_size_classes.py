@@ -119,7 +119,7 @@ def test_a_fault_of_planning_is_an_error_under_tests_and_told_to_users(
     def broken(*arguments: object) -> int:
         raise IndexError("broken on purpose")
 
-    monkeypatch.setattr("cenote.compiler.assembler.settle_offsets", broken)
+    monkeypatch.setattr("cenote.compiler.assembler.offsets_as_formulas", broken)
     x = picture(1, 5, 7)
     with pytest.raises(IndexError, match="broken on purpose"):
         cenote.load(network(), threads=1).run({"x": x})

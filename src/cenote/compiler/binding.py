@@ -65,7 +65,7 @@ class _Operand:
     """Value as lowerings take it: `like` is equal for those that differ only in their place, `place` for those at the
     same place."""
 
-    like: Hashable
+    like: int
     place: Hashable
     slot: Slot
     view: View
@@ -88,6 +88,8 @@ class Binder:
         self._left = Counter(map(id, binds))  # nodes to come, by the id of their bind function
         self._known: dict[int, dict[Hashable, tuple[Bound, ...]]] = {}
         self._halos: dict[Hashable, Bound] = {}
+        self._kinds: dict[Hashable, int] = {}  # numbers of kinds of operands,
+        self._kind_of: dict[tuple[int, ...], int] = {}  # and by the ids of what makes a view, which is kept
 
     def bind(
         self, node: Node, bind: Bind, temporaries: Sequence[View]
@@ -96,7 +98,7 @@ class Binder:
         temporaries."""
         operands = [self._operand(name) for name in node.inputs]
         operands += [self._operand(name) for name in node.outputs if name]
-        operands += [_operand(view, view.slot, None) for view in temporaries]
+        operands += [self._new(view, view.slot, None) for view in temporaries]
         first: dict[Hashable, int] = {}
         numbers = [first.setdefault(each.place, number) for number, each in enumerate(operands)]
         key = (*numbers, *(each.like for each in operands))
@@ -129,8 +131,18 @@ class Binder:
                 if view.slot.kind is SlotKind.CONSTANT and content is None
                 else view.slot
             )
-            operand = self._operands[name] = _operand(view, slot, content)
+            operand = self._operands[name] = self._new(view, slot, content)
         return operand
+
+    def _new(self, view: View, slot: Slot, content: object) -> _Operand:
+        """Return the operand of a view, whose memory is a slot."""
+        ids = id(view.type), id(view.layout), id(view.strides), id(content), view.slot.is_callers
+        like = self._kind_of.get(ids)
+        if like is None:
+            like = self._kinds.setdefault(_kind(view, content), len(self._kinds))
+            self._kind_of[ids] = like
+        offset = slot.offset.terms if isinstance(slot.offset, Size) else slot.offset
+        return _Operand(like, (slot.kind, slot.index, offset), slot, view, content)
 
     def _bound(
         self, node: Node, bind: Bind, operands: Sequence[_Operand], numbers: Sequence[int]
@@ -185,9 +197,10 @@ class Binder:
         return with_constants(call, self.weights.constants.add, self.weights.constants.add_packed)
 
 
-def _operand(view: View, slot: Slot, content: Any) -> _Operand:
+def _kind(view: View, content: Any) -> Hashable:
+    """Return a key that is equal for operands that differ only in their place."""
     type = view.type
-    like = (
+    return (
         type.dtype,
         dtype_name(type.dtype),
         _fixed(type.shape),
@@ -197,7 +210,6 @@ def _operand(view: View, slot: Slot, content: Any) -> _Operand:
         view.slot.is_callers,
         id(content),
     )
-    return _Operand(like, (slot.kind, slot.index, *_fixed((slot.offset,))), slot, view, content)
 
 
 def _fixed(numbers: Sequence[int]) -> tuple[Hashable, ...]:
@@ -206,4 +218,4 @@ def _fixed(numbers: Sequence[int]) -> tuple[Hashable, ...]:
 
 
 _NOWHERE = Slot(SlotKind.NOWHERE, 0)
-_ABSENT = _Operand(None, None, _NOWHERE, View(TensorType.of("float32", ()), PLAIN, (), _NOWHERE), None)
+_ABSENT = _Operand(-1, None, _NOWHERE, View(TensorType.of("float32", ()), PLAIN, (), _NOWHERE), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,7 +21,7 @@ from cenote.core.trace import Trace
 from cenote.core.types import TensorType
 from cenote.graph.graph import Graph, Node, OwnedGraph
 from cenote.kernels.cost_model import WORTH_THREADS_OF_PROGRAM
-from cenote.ops.base import no_calls
+from cenote.ops.base import Lowering, no_calls
 from cenote.passes.pipeline import optimize
 from cenote.runtime.program import Program
 from cenote.runtime.template import Template
@@ -127,7 +128,7 @@ def _assembled(
 ) -> tuple[Assembler, float]:
     """Return the steps of a schedule, and their estimated seconds."""
     target, scheduled = jit.host_target(), make()
-    seconds = sum(option.seconds for option in scheduled.lowerings if option is not None)
+    seconds = _seconds(scheduled.lowerings)
     scheduled, memory = _in_memory(scheduled, trace is not None)
     constants = dict(scheduled.graph.constants)
     binds = [None if option is None else option.bind for option in scheduled.lowerings]
@@ -135,6 +136,13 @@ def _assembled(
     assembler = Assembler(scheduled, memory, target, pool or ConstantPool(), constants, binds, trace)
     assembler.make_steps()
     return assembler, seconds
+
+
+def _seconds(lowerings: Sequence[Lowering | None]) -> float:
+    """Return the estimated seconds of nodes; a formula has those of each lowering once."""
+    distinct = {id(option): option for option in lowerings if option is not None}
+    times = Counter(map(id, lowerings))
+    return sum(times[key] * option.seconds for key, option in distinct.items())
 
 
 def _in_memory(scheduled: Schedule, open_sizes: bool) -> tuple[Schedule, MemoryPlan]:

@@ -39,7 +39,7 @@ class MemoryPlan:
     aliased: frozenset[int]
 
     def in_arena(self, slot: Slot) -> Slot:
-        """Where a slot lies that may name a buffer."""
+        """Return the place of a slot that may name a buffer."""
         if slot.kind is not SlotKind.BUFFER:
             return slot
         buffer = present(self.buffers[slot.index].slot)
@@ -55,6 +55,23 @@ def plan_memory(schedule: Schedule, ranks: Sequence[int] = (), open_sizes: bool 
     return _Planner(schedule, ranks or range(len(schedule.graph.nodes)), open_sizes).run()
 
 
+@dataclass(frozen=True)
+class _Geometry:
+    """Strides of values of a type in a buffer of their own, the `first` real element, and the bytes of the buffer."""
+
+    type: TensorType
+    layout: Layout
+    strides: tuple[int, ...]
+    first: int
+    nbytes: int
+
+    @staticmethod
+    def of(type: TensorType, layout: Layout) -> _Geometry:
+        strides, first = dense_strides(type.shape, layout), halo_offset(type.shape, layout)
+        nbytes = buffer_elements(type.shape, layout) * type.dtype.itemsize
+        return _Geometry(type, layout, strides, first, nbytes)
+
+
 class _Planner:
     def __init__(self, schedule: Schedule, ranks: Sequence[int], open_sizes: bool) -> None:
         self.ranks, self.open_sizes = ranks, open_sizes
@@ -62,6 +79,8 @@ class _Planner:
         self.lowerings: tuple[Lowering | None, ...] = schedule.lowerings
         self.shared = Sharing(schedule, self._wanted_halos())
         self.bases: dict[str, Slot] = {}  # by the roots of buffers
+        # By the ids of types and halos, which graph and buffers keep.
+        self.geometries: dict[tuple[int, int, int], _Geometry] = {}
 
     def run(self) -> MemoryPlan:
         self._collect_halos()
@@ -108,14 +127,10 @@ class _Planner:
             buffer = self.shared.buffers[self.shared.root(name)[0]]
             buffer.halo = _larger(buffer.halo, halo)
 
-    def _layout(self, name: str) -> Layout:
-        lanes = self.shared.lanes.get(name, 0)
-        return Layout(lanes, self.shared.buffers[self.shared.root(name)[0]].halo if lanes else ())
-
     def _sizes_and_lifetimes(self) -> None:
         for root, buffer in self.shared.buffers.items():
             type = self._type(root)
-            buffer.nbytes = buffer_elements(type.shape, self._layout(root)) * type.dtype.itemsize
+            buffer.nbytes = self._geometry(root).nbytes
             if buffer.nbytes > _LARGEST:
                 raise CapacityError(
                     f"value '{root}' ({type}) needs {buffer.nbytes:.3g} bytes; use a smaller input"
@@ -148,7 +163,7 @@ class _Planner:
     # ---- views ------------------------------------------------------------------------------------------------
 
     def _set_bases(self, buffers: Sequence[Buffer]) -> None:
-        """Where views of each buffer begin: in its memory, or in the buffer itself."""
+        """Note the slot at which views of each buffer begin: in its memory, or in the buffer itself."""
         for number, buffer in enumerate(buffers):
             slot = present(buffer.slot)
             self.bases[buffer.root] = (
@@ -162,18 +177,24 @@ class _Planner:
         """Return every value that has memory."""
         return [member for buffer in self.shared.buffers.values() for member in buffer.members]
 
+    def _geometry(self, name: str) -> _Geometry:
+        """Return the geometry of a value in its buffer, made once for values of one type."""
+        type, lanes = self._type(name), self.shared.lanes.get(name, 0)
+        halo = self.shared.buffers[self.shared.root(name)[0]].halo if lanes else ()
+        key = id(type), lanes, id(halo)
+        if key not in self.geometries:
+            self.geometries[key] = _Geometry.of(type, Layout(lanes, halo))
+        return self.geometries[key]
+
     def _view(self, name: str) -> View:
         root, offset = self.shared.root(name)
-        base, type, layout = self.bases[root], self._type(name), self._layout(name)
-        if layout.is_blocked and root != name and self.shared.lanes.get(root, 0):
-            outer = self._type(root)
-            strides = dense_strides(outer.shape, self._layout(root))
-            elements = offset * strides[1] + halo_offset(outer.shape, self._layout(root))
-        else:
-            strides = dense_strides(type.shape, layout)
-            elements = offset + halo_offset(type.shape, layout)
-        slot = Slot(base.kind, base.index, base.offset + elements * type.dtype.itemsize)
-        return View(type.bare, layout, strides, slot)
+        base, own = self.bases[root], self._geometry(name)
+        outer = own
+        if own.layout.is_blocked and root != name and self.shared.lanes.get(root, 0):
+            outer = self._geometry(root)
+            offset = offset * outer.strides[1]
+        begin = base.offset + (offset + outer.first) * own.type.dtype.itemsize
+        return View(own.type.bare, own.layout, outer.strides, Slot(base.kind, base.index, begin))
 
 
 def temporary_name(step: int, number: int) -> str:

@@ -205,11 +205,12 @@ def describe_plan(
     """Describe the result of `compile_graph`; `origins`: the origins of the program's steps, `between`: nodes after
     it."""
     graph = schedule.graph
+    values = _Values(graph)
     steps = tuple(_steps(schedule, program, origins))
     return PlanDescription(
         name=graph.name,
-        inputs=tuple(_value(graph, declared.name) for declared in graph.inputs),
-        outputs=tuple(_value(graph, name) for name in graph.outputs),
+        inputs=tuple(values.shown(declared.name) for declared in graph.inputs),
+        outputs=tuple(map(values.shown, graph.outputs)),
         threads=program.threads,
         steps=steps,
         free=tuple(_free(schedule, steps)),
@@ -232,9 +233,10 @@ def describe_plan(
 def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> Iterator[StepDescription]:
     """Describe the steps. A program knows no graph: `origins` give the node of each step."""
     operators: dict[int, str] = {}  # many nodes share one, and it takes 20 us to print
+    values = _Values(schedule.graph)
     for step, origin in zip(program.steps, origins, strict=True):
         node = schedule.graph.nodes[origin.node]
-        output = _value(schedule.graph, node.outputs[0])
+        output = values.shown(node.outputs[0])
         if id(node.op) not in operators:
             operators[id(node.op)] = str(node.op)
         title, shown, algorithm = node.title, operators[id(node.op)], origin.algorithm
@@ -290,11 +292,20 @@ def _blocks(graph: Graph, memory: MemoryPlan, origins: Sequence[Origin]) -> Iter
             yield BlockDescription(buffer.root, buffer.slot.offset, buffer.nbytes, *times[buffer.root])
 
 
-def _value(graph: Graph, name: str) -> str:
-    """Return the text of a value, such as `%y: f32[1,8,4,4] c8`."""
-    layout = graph.layouts.get(name)
-    border = f" {layout}" if layout is not None and layout.is_blocked else ""
-    return f"%{name}: {graph.type_of(name)}{border}"
+class _Values:
+    """The values of a graph, each type shown once."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._types: dict[int, tuple[str, object]] = {}  # by the ids of types, which stay theirs
+
+    def shown(self, name: str) -> str:
+        """Return the text of a value, such as `%y: f32[1,8,4,4] c8`."""
+        type, layout = self.graph.type_of(name), self.graph.layouts.get(name)
+        if id(type) not in self._types:
+            self._types[id(type)] = str(type), type
+        border = f" {layout}" if layout is not None and layout.is_blocked else ""
+        return f"%{name}: {self._types[id(type)][0]}{border}"
 
 
 def _why_host(graph: Graph, node: Node) -> str:

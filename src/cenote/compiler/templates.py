@@ -50,7 +50,7 @@ class _Numbers:
         return len(self.base) - 1
 
     def formula(self, number: Any) -> int:
-        """The number of a formula."""
+        """Return the number of a formula."""
         key = number.terms if isinstance(number, Size) else number.code
         index = self._known.setdefault(key, len(self.distinct))
         if index == len(self.distinct):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cenote.core.cached import cached_property
 from cenote.core.computed import SizedArray
 from cenote.core.packages import needed
 from cenote.core.sizes import Size, whole
@@ -105,14 +106,14 @@ class TensorType:
         """Return the type of a constant, with its content."""
         return TensorType(value.kind if isinstance(value, SizedArray) else value.dtype, value.shape, value)
 
-    @property
+    @cached_property
     def bare(self) -> TensorType:
         """The type without its content."""
         return self if self.value is None else TensorType(self.dtype, self.shape)
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
-        """What types of one trace share that are equal for all sizes, and have the same content where it is known."""
+        """Key that is equal for types of one trace that are equal for all sizes, with the same known content."""
         extents = [extent.terms if isinstance(extent, Size) else extent for extent in self.shape]
         return self.dtype, dtype_name(self.dtype), *extents, None if self.value is None else id(self.value)
 
@@ -120,12 +121,12 @@ class TensorType:
     def rank(self) -> int:
         return len(self.shape)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 

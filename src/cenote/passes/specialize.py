@@ -18,7 +18,7 @@ is the loop; a runtime may cache each stage's program by the types and contents 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -133,6 +133,7 @@ class _Specializer:
     contents: set[str] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
     inference: Inference = field(default_factory=Inference)
+    folded: dict[tuple[int, ...], tuple[Sequence[Array], object]] = field(default_factory=dict)
 
     def result(self) -> Specialized:
         for name, value in self.graph.constants.items():
@@ -223,12 +224,19 @@ class _Specializer:
             if is_size(size) or size > max(FOLD_BYTES, FOLD_RATIO * available):
                 return False
             contents = [self.constants[name] if name else None for name in node.inputs]
-            sized = any(isinstance(array, SizedArray) for array in contents)
-            values = list((run_sized if sized else run_node)(node, contents))
+            values = [*self._folded(node, contents)]
         for name, value in zip(node.outputs, values, strict=False):
             if name:
                 self._set_constant(name, value)
         return True
+
+    def _folded(self, node: Node, given: Sequence[Array | None]) -> Sequence[Array]:
+        """The outputs of a node with constant inputs: computed once for nodes alike."""
+        key = id(node.op), len(node.outputs), *map(id, given)
+        if key not in self.folded:
+            sized = any(isinstance(array, SizedArray) for array in given)
+            self.folded[key] = (run_sized if sized else run_node)(node, given), (node.op, given)
+        return self.folded[key][0]
 
     def _cut(self) -> Specialized:
         """The typed part, and the rest when there is one."""
