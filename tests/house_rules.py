@@ -15,6 +15,8 @@ PACKAGE = ROOT / "src" / "cenote"
 HEADLESS = {"What", "Of", "Those", "That", "Its", "How", "Where"}
 # Modules that nothing in the package imports: it is started with them, or users import them.
 ENTRIES = {"__init__", "__main__", "backend", "torch", "ray", "codegen.worker", "ort.__main__"}
+# Folders of tests that follow no part of the package; at the top are those of whole models and of the package.
+TESTS_OF_MANY_PARTS = {"contract", "examples", "fuzz", "golden"}
 PATH = re.compile(r"(?<![\w/.*<{-])((?:[a-z_]+/)+[a-z_0-9]+\.py)\b")
 TORN = re.compile(r"= \(\n +[^\n(\[{]*[^\s,([{]  # [^\n]*\n *\)\n")
 
@@ -164,9 +166,25 @@ def parts_that_architecture_does_not_name() -> list[str]:
 
 
 def modules_of_tests_used_as_libraries() -> list[str]:
-    imports = re.compile(r"^ *from tests\.(?:\w+\.)*test_\w+ import", re.M)
+    """Imports of a test module, or from one."""
+    imports = re.compile(r"^ *from tests\.(?:\w+\.)*test_\w+ import|^ *from tests\S* import test_", re.M)
     files = sorted((ROOT / "tests").rglob("*.py"))
     return [path.name for path in files for _ in imports.findall(path.read_text(encoding="utf-8"))]
+
+
+def tests_that_do_not_mirror_the_source() -> list[str]:
+    """Test modules outside the folder of the part that they test, or with a name that begins with nothing in it."""
+    found: list[str] = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        relative = path.relative_to(ROOT / "tests")
+        first, name = relative.parts[0], relative.stem.removeprefix("test_")
+        if len(relative.parts) == 1 or first in TESTS_OF_MANY_PARTS:
+            continue
+        folder = (ROOT if first == "bench" else PACKAGE) / relative.parent
+        names = {folder.name, *(each.stem for each in folder.glob("*"))} if folder.is_dir() else set()
+        if not any(f"{name}_".startswith(f"{each}_") or each.startswith(f"{name}_") for each in names):
+            found.append(relative.as_posix())
+    return found
 
 
 def lines_of_the_changelog_that_stand_twice() -> list[str]:
@@ -208,5 +226,6 @@ RULES: tuple[Callable[[], list[str]], ...] = (
     paths_that_do_not_exist,
     parts_that_architecture_does_not_name,
     modules_of_tests_used_as_libraries,
+    tests_that_do_not_mirror_the_source,
     lines_of_the_changelog_that_stand_twice,
 )

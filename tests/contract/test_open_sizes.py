@@ -122,7 +122,7 @@ def test_numbers_are_those_of_an_unknown(op: type[Op]) -> None:
             try:
                 wanted = planned(sample, PLAIN, sizes, others)
             except (CenoteError, OpenSizeError):
-                continue  # those that are planned for each size: tests/compiler/test_classes.py
+                continue  # those that are planned for each size: tests/compiler/test_templates_of_operators.py
             np.testing.assert_equal(planned(sample, form, sizes, others), wanted, f"{name} for {sizes}")
 
 

@@ -21,17 +21,17 @@ from typing import Any
 
 import cenote.functional as F
 from tests.functional import (
-    test_op_db,
-    test_op_db_elementwise,
-    test_op_db_movement,
-    test_op_db_normalization,
-    test_op_db_products,
-    test_op_db_random,
-    test_op_db_reductions,
-    test_op_db_sampling,
-    test_op_db_selection,
+    test_movement_op_db,
+    test_normalization_op_db,
+    test_products_op_db,
+    test_random_op_db,
+    test_reductions_op_db,
+    test_sampling_op_db,
 )
-from tests.functional.test_op_db import op_db, torch
+from tests.functional.choice import test_choice_op_db
+from tests.functional.elementwise import test_elementwise_op_db
+from tests.functional.pool import test_pool_op_db
+from tests.functional.pool.test_pool_op_db import op_db, torch
 
 COUNTS = Path(__file__).parents[1] / "data" / "op_db_counts.txt"
 # Entries of op_db that have the name of one of our functions and are something else.
@@ -57,24 +57,24 @@ class Count:
 
 def family_of(op: Any) -> ModuleType | None:
     """The tests that know how an entry is compared."""
-    if op.name in {pool.name for pool in test_op_db.POOLS}:
-        return test_op_db if hasattr(F, function_of(op)) else None
+    if op.name in {pool.name for pool in test_pool_op_db.POOLS}:
+        return test_pool_op_db if hasattr(F, function_of(op)) else None
     named = (
-        test_op_db_elementwise, test_op_db_movement, test_op_db_reductions, test_op_db_sampling, test_op_db_random,
+        test_elementwise_op_db, test_movement_op_db, test_reductions_op_db, test_sampling_op_db, test_random_op_db,
     )  # fmt: skip
     for module in named:
         if op.name in module.NAMES:
             return module
-    if op.name in test_op_db_selection.SAMPLES:
-        return test_op_db_selection
-    if any(op is each for each in test_op_db_normalization.OPS):
-        return test_op_db_normalization
-    return test_op_db_products if op.name in test_op_db_products.NAMES else None
+    if op.name in test_choice_op_db.SAMPLES:
+        return test_choice_op_db
+    if any(op is each for each in test_normalization_op_db.OPS):
+        return test_normalization_op_db
+    return test_products_op_db if op.name in test_products_op_db.NAMES else None
 
 
 def function_of(op: Any) -> str:
     """The name of our function."""
-    for module in (test_op_db_reductions, test_op_db_movement):
+    for module in (test_reductions_op_db, test_movement_op_db):
         if op.name in module.NAMES:
             return str(module.NAMES[op.name])
     return str(op.name.rpartition(".")[2])

@@ -24,7 +24,7 @@ from cenote.codegen import jit
 from cenote.plans import cache, fingerprint, later, writer
 from cenote.plans.format import StoredPlan
 from cenote.runtime import pieces
-from tests.plans.test_files import picture, small_model
+from tests.plans.test_format import picture, small_model
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from cenote.runtime.formulas import Formulas
 from cenote.verification import verify as verifying
 from cenote.verification.engines import OnnxRuntime
 from cenote.verification.sizes import other_numbers
-from tests.verification.test_faults import spoilt
+from tests.verification.test_blame_faults import spoilt
 
 RNG = np.random.default_rng(7)
 WEIGHTS = (RNG.standard_normal((16, 3, 3, 3)) / 5).astype(np.float32)
