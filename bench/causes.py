@@ -27,7 +27,7 @@ from cenote.core.load_options import LoadOptions
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.diagnose import diagnose
 from cenote.diagnosis.registry import CAUSES
-from cenote.loading import load_with
+from cenote.models.loading import load_with
 from cenote.profile.data import Profile
 from cenote.profile.measure import profile
 from tests.diagnosis.causes import SAMPLES

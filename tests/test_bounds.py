@@ -129,7 +129,7 @@ def test_plans_out_of_the_cache_and_of_files_take_bounds(
     onnx.save(model_of(), path)
     first = cenote.load(path, threads=1, shapes=shapes)
     first.save(tmp_path / "model.cenote")
-    monkeypatch.setattr("cenote.sized._compiled", None)
+    monkeypatch.setattr("cenote.stages.sized._compiled", None)
     for place in (path, tmp_path / "model.cenote"):
         model = cenote.load(place, threads=1, shapes=shapes)
         assert arena_of(model).nbytes == arena_of(first).nbytes

@@ -32,8 +32,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         most.append(count)
         return run(program, feedback, given, count)
 
-    monkeypatch.setattr("cenote.stage.run_rounds", noted)
-    monkeypatch.setattr("cenote.stage.CompiledBody.__call__", lambda *_: pytest.fail("a round by itself"))
+    monkeypatch.setattr("cenote.stages.stage.run_rounds", noted)
+    monkeypatch.setattr(
+        "cenote.stages.stage.CompiledBody.__call__", lambda *_: pytest.fail("a round by itself")
+    )
     yield most
     assert most
 

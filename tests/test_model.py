@@ -268,7 +268,7 @@ def test_other_heights_and_widths() -> None:
 
 
 def test_plans_are_kept_and_the_longest_unused_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cenote.stage.Stage.nbytes", 10_000_000)
+    monkeypatch.setattr("cenote.stages.stage.Stage.nbytes", 10_000_000)
     monkeypatch.setenv("CENOTE_SHAPES_KEPT", "30")
     model = cenote.load(parsed(TWO), threads=1)
     plans = {rows: model.plan_for({"a": (rows, 4), "b": (rows, 4)}) for rows in (1, 2, 3)}

@@ -82,8 +82,8 @@ def test_new_extents_compile_nothing(name: str, monkeypatch: pytest.MonkeyPatch)
     source = model_of(text)
     model, oracle = cenote.load(source, threads=1), ReferenceEvaluator(source)
     check(model, oracle, inputs(7, 0))
-    monkeypatch.setattr("cenote.sized._compiled", refuse)
-    monkeypatch.setattr("cenote.stage.Stage.compile", refuse)
+    monkeypatch.setattr("cenote.stages.sized._compiled", refuse)
+    monkeypatch.setattr("cenote.stages.stage.Stage.compile", refuse)
     for count in range(2, 22):
         check(model, oracle, inputs(count, count))
 
@@ -105,7 +105,7 @@ def test_other_sizes_and_extents_share_plans(monkeypatch: pytest.MonkeyPatch) ->
     source = model_of(NON_ZERO)
     model, oracle = cenote.load(source, threads=1), ReferenceEvaluator(source)
     check(model, oracle, rows(7, 0))
-    monkeypatch.setattr("cenote.sized._compiled", refuse)
+    monkeypatch.setattr("cenote.stages.sized._compiled", refuse)
     for count, length in ((5, 38), (9, 21), (3, 40)):
         check(model, oracle, {"x": rows(count, 1)["x"][:length]} if length < 40 else rows(count, 1))
 

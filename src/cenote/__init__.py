@@ -27,8 +27,8 @@ from cenote.core.errors import (
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
 from cenote.core.version import __version__
-from cenote.loading import load, load_with, unsupported
-from cenote.model import Model
+from cenote.models.loading import load, load_with, unsupported
+from cenote.models.model import Model
 
 if TYPE_CHECKING:
     from cenote import functional, serving, tiling

@@ -18,7 +18,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, CenoteError, InputError
 from cenote.core.locks import importing
 from cenote.core.types import Array
-from cenote.loading import load
+from cenote.models.loading import load
 
 Run = Callable[[dict[str, Array]], Mapping[str, Array]]
 OPTIONS = ("threads", "precision", "weights", "tune")

@@ -26,7 +26,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, InputError
 from cenote.core.packages import needed
 from cenote.core.types import Array
-from cenote.loading import load
+from cenote.models.loading import load
 
 
 class Predictor:

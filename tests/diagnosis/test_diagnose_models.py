@@ -13,7 +13,7 @@ import cenote
 from cenote.core.errors import ArgumentError, UnsupportedError
 from cenote.core.load_options import LoadOptions
 from cenote.diagnosis.registry import CAUSES
-from cenote.loading import load_with
+from cenote.models.loading import load_with
 from tests.diagnosis.causes import SAMPLES
 from tests.diagnosis.causes.models import convolution
 from tests.diagnosis.causes.sample import Sample

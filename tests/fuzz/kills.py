@@ -30,7 +30,7 @@ class Kills:
     def prepare(self) -> None:
         import cenote.codegen.llvm
         import cenote.compiler.compile
-        import cenote.loading
+        import cenote.models.loading
         import cenote.ops
 
         cenote.ops.operators()

@@ -10,7 +10,7 @@ from onnx import helper
 
 import cenote
 from cenote.core.load_options import LoadOptions
-from cenote.loading import load_with
+from cenote.models.loading import load_with
 from cenote.ops.conv.conv import Conv
 from tests.diagnosis.causes.models import Node, model, noise
 

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 import cenote
 from cenote.core.load_options import LoadOptions
-from cenote.loading import load_with
+from cenote.models.loading import load_with
 from tests.diagnosis.causes.models import Node, model, noise
 
 SHAPE = (1, 8, 12, 12)

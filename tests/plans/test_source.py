@@ -13,7 +13,7 @@ from onnx import TensorProto, external_data_helper, helper
 import cenote
 from cenote.codegen import jit
 from cenote.core.load_options import LoadOptions
-from cenote.loading import load_with
+from cenote.models.loading import load_with
 from cenote.plans import format, reader
 from cenote.plans.format import StalePlanError
 from tests.diagnosis.causes.models import convolution

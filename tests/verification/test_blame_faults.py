@@ -70,7 +70,7 @@ every_network = pytest.mark.parametrize("network", NETWORKS, indirect=True)
 def test_a_wrong_import(network: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     imported = import_model(network)
     graph, label = IMPORT[fault](imported.graph)
-    monkeypatch.setattr("cenote.cutting.import_model", lambda *_, **__: replace(imported, graph=graph))
+    monkeypatch.setattr("cenote.models.cutting.import_model", lambda *_, **__: replace(imported, graph=graph))
     found = cenote.verify(network, against="onnxruntime")
     assert found.first is not None, str(found)
     assert not found.ok

@@ -157,7 +157,7 @@ def test_a_wrong_weight_among_integers_is_found(tmp_path: Path, monkeypatch: pyt
     changed = imported.graph.constants["b"].copy()
     changed[3, 3] += 5
     graph = imported.graph.replace(constants={**imported.graph.constants, "b": changed})
-    monkeypatch.setattr("cenote.cutting.import_model", lambda *_, **__: replace(imported, graph=graph))
+    monkeypatch.setattr("cenote.models.cutting.import_model", lambda *_, **__: replace(imported, graph=graph))
     found = cenote.verify(path)
     assert found.first is not None
     assert (found.first.node, found.first.kind) == ("second", "import"), str(found)

@@ -31,8 +31,8 @@ def import_model(
     """Read a model. `form` forces a format, `signature` chooses among the functions of formats that have several.
 
     `ends` are inputs and outputs by name: graphs of TensorFlow are read between them, others whole, and cut by
-    `cenote.cutting`. `problems`, if given, collects unsupported parts instead of an error where that is possible;
-    with any, the graph is incomplete.
+    `models.cutting`. `problems`, if given, collects unsupported parts instead of an error where that is possible; with
+    any, the graph is incomplete.
 
     Raises MissingFileError, ModelError for a file that is no valid model, UnsupportedError for parts that Cenote does
     not have, ArgumentError for a format that does not exist and a signature that the model does not have.

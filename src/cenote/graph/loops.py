@@ -1,6 +1,6 @@
 """Nodes that run nodes of their own many times: ONNX's Loop, Scan and SequenceMap.
 
-A `Body` is compiled like a model of its own when it first runs (`stage.py`), once for all iterations: sizes that
+A `Body` is compiled like a model of its own when it first runs (`stages/stage.py`), once for all iterations: sizes that
 change from one to the next are sizes of a class, as those of a model's inputs are. `reference` walks it node by node.
 """
 

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cenote.core.errors import CenoteError
-from cenote.loading import load
-from cenote.model import Model
+from cenote.models.loading import load
+from cenote.models.model import Model
 from cenote.ort import fallback, profile, sources
 from cenote.ort.binding import IOBinding
 from cenote.ort.errors import Fail, InvalidArgument, NoSuchFile, NotImplemented, OrtError, loading, of_run

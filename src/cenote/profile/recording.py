@@ -21,7 +21,7 @@ from cenote.graph.graph import Node
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep
 from cenote.runtime.timing import HostRun, Recorder, TimedProgram
-from cenote.stage import Stage, Stages
+from cenote.stages.stage import Stage, Stages
 
 
 @dataclass(frozen=True)

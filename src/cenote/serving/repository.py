@@ -13,8 +13,8 @@ from typing import Any
 
 from cenote.core.errors import CenoteError, MissingFileError, ModelError, UnavailableError
 from cenote.core.types import Array
-from cenote.loading import load as load_model
-from cenote.model import Model
+from cenote.models.loading import load as load_model
+from cenote.models.model import Model
 from cenote.runtime.threads import resolve_threads
 from cenote.serving.batcher import Batcher, Runs, why_alone
 

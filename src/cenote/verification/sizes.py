@@ -16,7 +16,7 @@ import numpy as np
 from cenote.core.errors import FAULTS, CenoteError
 from cenote.core.types import Array, is_float
 from cenote.graph.graph import Graph
-from cenote.model import Model
+from cenote.models.model import Model
 from cenote.passes.specialize import specialize
 from cenote.runtime.signature import Signature
 from cenote.verification.errors import relative_error, relative_error_to

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from cenote import cutting
 from cenote.codegen import jit
 from cenote.compiler.compile import assemble
 from cenote.compiler.schedule import schedule
@@ -21,10 +20,11 @@ from cenote.core.options.checks import names
 from cenote.core.types import Array, Declared, TensorType, is_float
 from cenote.frontends.formats import format_of_file
 from cenote.graph.graph import Graph
-from cenote.loading import load_with, main_file
+from cenote.models import cutting
+from cenote.models.loading import load_with, main_file
 from cenote.passes.specialize import run_in_stages
 from cenote.runtime.inputs import fitting, foreign
-from cenote.stage import Shared
+from cenote.stages.stage import Shared
 from cenote.verification.blame import import_fault, is_optimised_wrongly, turned
 from cenote.verification.errors import relative_error_to
 from cenote.verification.found import Divergence, ValueErrors, Verification

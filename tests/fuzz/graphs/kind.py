@@ -59,7 +59,7 @@ class Graphs:
         import onnx.reference  # noqa: F401
 
         import cenote.compiler.compile  # what compiles is there before workers are forked
-        import cenote.loading
+        import cenote.models.loading
         import cenote.ops
 
         cenote.ops.operators()

@@ -82,7 +82,7 @@ class Sizes:
         import onnxruntime
 
         import cenote.compiler.compile  # what compiles is there before workers are forked
-        import cenote.loading
+        import cenote.models.loading
         import cenote.ops
 
         onnxruntime.set_default_logger_severity(4)

@@ -27,7 +27,7 @@ from cenote.runtime.program import Program
 from cenote.runtime.rounds import Feedback, Rounded, run_rounds
 from cenote.runtime.threads import resolve_threads
 from cenote.runtime.workplaces import Workplaces
-from cenote.sized import compile_class, part_after
+from cenote.stages.sized import compile_class, part_after
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Compilation, Plan
@@ -274,7 +274,7 @@ class Shared:
         self.guard = Guard()
         # Of all plans for sizes: no run of one wants memory that another holds.
         self.workplaces = Workplaces()
-        # What makes a model of a loop's body: arrays in, arrays out. `model.py` puts it here.
+        # What makes a model of a loop's body: arrays in, arrays out. `planned.py` puts it here.
         self.submodel: Callable[[Graph], Submodel]
         self.changed = False  # a stage that follows another has a class that is not kept yet
 

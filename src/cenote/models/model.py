@@ -15,8 +15,7 @@ from cenote.core.errors import ArgumentError, InputError, refusals, shown
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared
-from cenote.described import Described
-from cenote.planned import Interface, Planned
+from cenote.models.described import Described
 from cenote.plans import reader
 from cenote.plans.cache import CacheEntry
 from cenote.plans.format import StoredModel, is_plan_at
@@ -26,8 +25,9 @@ from cenote.runtime.bounds import narrowed
 from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Signature
 from cenote.runtime.threads import resolve_threads
-from cenote.sized import check_kept
-from cenote.stage import Shared, closed, no_changes, no_values
+from cenote.stages.planned import Interface, Planned
+from cenote.stages.sized import check_kept
+from cenote.stages.stage import Shared, closed, no_changes, no_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

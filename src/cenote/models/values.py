@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from cenote.core.errors import InputError, near, shown
 from cenote.core.locks import Guard, importing
-from cenote.model import Model
-from cenote.planned import Interface
+from cenote.models.model import Model
 from cenote.plans.cache import CacheEntry
-from cenote.stage import Shared
+from cenote.stages.planned import Interface
+from cenote.stages.stage import Shared
 
 if TYPE_CHECKING:
     from cenote.graph.graph import Graph

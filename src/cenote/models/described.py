@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from cenote.core.errors import InputError, shown
 from cenote.core.locks import importing
 from cenote.core.types import Declared
-from cenote.planned import Planned
 from cenote.plans.format import Classes, StoredPlan
 from cenote.runtime.signature import Signature
-from cenote.stage import NoPlan, Shared, Stages
+from cenote.stages.planned import Planned
+from cenote.stages.stage import NoPlan, Shared, Stages
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan

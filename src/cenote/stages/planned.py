@@ -18,8 +18,8 @@ from cenote.plans.cache import CacheEntry
 from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, StoredPlan, Tail
 from cenote.runtime.program import Program
 from cenote.runtime.signature import Shapes, Signature
-from cenote.sized import compile_class, part_of, supply
-from cenote.stage import Shared, Stage, Stages, Submodel, closed, no_plan_for
+from cenote.stages.sized import compile_class, part_of, supply
+from cenote.stages.stage import Shared, Stage, Stages, Submodel, closed, no_plan_for
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan

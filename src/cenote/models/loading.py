@@ -24,12 +24,12 @@ from cenote.core.load_options import NO_OPTIONS, OPTIONS, LoadOptions
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Format, Precision, Tune, Weights
 from cenote.core.packages import MissingPackageError
-from cenote.model import Again, Model
-from cenote.planned import Interface
+from cenote.models.model import Again, Model
+from cenote.models.values import ModelsOfValues
 from cenote.plans.cache import CacheEntry, cache_entry_of, content_of
 from cenote.plans.format import is_plan_at, is_plan_file
-from cenote.stage import Shared
-from cenote.values import ModelsOfValues
+from cenote.stages.planned import Interface
+from cenote.stages.stage import Shared
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -237,8 +237,8 @@ def _imported(
 ) -> tuple[OwnedGraph, Interface]:
     """The graph of a model, and its interface with the outputs that have a type."""
     with importing():
-        from cenote import cutting
         from cenote.graph.graph import OwnedGraph
+        from cenote.models import cutting
 
     imported = cutting.read(source, options)
     if cache_entry is not None:

@@ -1,0 +1,1 @@
+"""Loaded models: reading their sources, and what users call, ask and keep."""
