@@ -9,7 +9,7 @@ import os
 import time
 
 import cenote
-from tests.test_many_nodes import KINDS, many_nodes
+from tests.many_nodes import KINDS, many_nodes
 
 
 def seconds(content: bytes) -> float:

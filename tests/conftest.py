@@ -12,6 +12,11 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
+
+import pytest
+
+from tests import executed_pages
 
 os.environ["CENOTE_PLAN_CACHE"] = "0"
 os.environ["CENOTE_CHECK_FORMULAS"] = "1"
@@ -33,3 +38,9 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the source, for the tests of pages that say what to write where."""
+    return executed_pages.copied(tmp_path)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.test_add_an_operator import BLOCK, ROOT, apply, checkout, python
+from tests.executed_pages import apply, blocks, python
 
-__all__ = ["checkout"]  # the fixture
+PAGE = "add_a_function.md"
 
 
 def test_a_stranger_can_add_a_function_and_a_pool(checkout: Path) -> None:
-    text = (ROOT / "docs" / "add_a_function.md").read_text(encoding="utf-8")
-    blocks = [(found["order"], found["code"]) for found in BLOCK.finditer(text)]
-    for order, code in blocks:
+    for order, code in blocks(PAGE):
         if order != "run":
             apply(checkout, order, code)
     python(checkout, "-m", "tests.functional.interface")
-    said = python(checkout, "-c", next(code for order, code in blocks if order == "run")).splitlines()
+    said = python(checkout, "-c", dict(blocks(PAGE))["run"]).splitlines()
     assert said == [
         "[0.303 1.    3.303]",
         "[0.162 1.    6.162]",

@@ -7,22 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_add_an_operator import ROOT, apply, checkout, python
+from tests.executed_pages import blocks, follow, python
 
-DOCUMENT = ROOT / "docs" / "add_a_pooling_algorithm.md"
-BLOCK = re.compile(r"^<!-- (?P<order>.+?) -->\n```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-
-__all__ = ["checkout"]  # the fixture
+PAGE = "add_a_pooling_algorithm.md"
 
 
 def test_a_stranger_can_add_an_algorithm(checkout: Path) -> None:
-    text = DOCUMENT.read_text(encoding="utf-8")
-    blocks = [(found["order"], found["code"]) for found in BLOCK.finditer(text)]
-    (program,) = (code for order, code in blocks if order == "run")
-    for order, code in blocks:
-        if order != "run":
-            apply(checkout, order, code)
-    ran = re.search(r"(\d+) samples by the new algorithm", python(checkout, "-c", program))
+    (printed,) = follow(checkout, PAGE)
+    ran = re.search(r"(\d+) samples by the new algorithm", printed)
     assert ran
     assert int(ran[1]) >= 4
 
@@ -33,4 +25,4 @@ def test_a_stranger_can_add_an_algorithm(checkout: Path) -> None:
         text.replace('k.range(0, n("window_h"))', 'k.range(1, n("window_h"))'), encoding="utf-8"
     )
     with pytest.raises(AssertionError, match="assert_close"):
-        python(checkout, "-c", program)
+        python(checkout, "-c", dict(blocks(PAGE))["run"])

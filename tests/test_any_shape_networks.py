@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from tests.test_any_shape import check
+from tests.any_shape_runs import check
 
 SIZES = [(1, 32, 32), (2, 17, 23), (1, 64, 13), (3, 33, 32), (1, 14, 41), (2, 48, 16)]
 CHANNELS = 4

@@ -12,7 +12,7 @@ import pytest
 import cenote
 from cenote.core.types import Array
 from cenote.runtime.memory import address_of
-from tests.test_model import parsed
+from tests.onnx_texts import parsed
 
 NETWORK = """g (float[N,3,H,W] x) => (float[N,8,A,B] y) {
     a = Conv<pads = [1, 1, 1, 1]>(x, w)  b = Relu(a)  c = MaxPool<kernel_shape = [3, 3], strides = [2, 2]>(b)

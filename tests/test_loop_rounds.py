@@ -15,8 +15,8 @@ from cenote.core.errors import CenoteError
 from cenote.core.types import Array
 from cenote.runtime import rounds
 from cenote.runtime.program import Program
+from tests.loop_models import BOOL, FLOAT, GOES, GOING, INT64, ITER, body, both, model, node, tensor
 from tests.runtime.long_runs import in_a_process
-from tests.test_loops import BOOL, FLOAT, GOES, GOING, INT64, ITER, body, both, model, node, tensor
 
 RNG = np.random.default_rng(9)
 W = (RNG.standard_normal((8, 8)) / 4).astype(np.float32)
@@ -218,7 +218,7 @@ def test_a_loop_without_end_is_interrupted(size: int) -> None:
         "import signal, sys\n"
         "import numpy as np\n"
         "import cenote\n"
-        "from tests.test_loops import *\n"
+        "from tests.loop_models import *\n"
         "size = int(sys.argv[1])\n"
         "shape = [size, size]\n"
         "inner = body(\n"

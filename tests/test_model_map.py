@@ -12,7 +12,7 @@ import pytest
 import cenote
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.runtime.batches import ahead
-from tests.test_model import NETWORK, TWO, noise, parsed
+from tests.onnx_texts import NETWORK, TWO, noise, parsed
 
 WAIT = 30  # seconds after which a test gives up
 

@@ -8,19 +8,16 @@ so it can only shrink: a listed case that passes fails this test, and so does an
 
 from __future__ import annotations
 
-import functools
-import itertools
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import cenote.backend
 from cenote.core.errors import ArgumentError, InputError, UnsupportedError
@@ -28,45 +25,15 @@ from cenote.core.types import TensorType
 from cenote.frontends.onnx import load_onnx
 from cenote.graph.verify import verify
 from cenote.passes.specialize import specialize
+from tests.onnx_cases import RANDOM, cases, data_sets
 
 LIST = Path(__file__).parent / "data" / "onnx_unsupported.txt"
-KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 SHARDS = 8
 # Two float16 ulps, as onnx allows two of bfloat16: its own float16 attention is 2 ulps from the exact answer.
 HALF = 2.0**-9
 # Zeros of the inverse transform are exact here, and rounding noise of 1.9e-7 in the expected values.
-# Random numbers: the specification names no generator, so only types and shapes can be compared (what the numbers are
-# is tested in tests/functional/test_random.py).
-RANDOM = re.compile(r"test_bernoulli|test_training_dropout(_default)?(_mask)?$")
 ABSOLUTE = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6}
 node = helper.make_node
-
-
-@functools.cache
-def cases() -> dict[str, Any]:
-    """All cases by name; making the node cases takes 7 s."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from onnx.backend.test.loader import load_model_tests
-
-        return {case.name: case for kind in KINDS for case in load_model_tests(kind=kind)}
-
-
-def data_sets(case: Any) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Inputs and expected outputs."""
-    from onnx.backend.test.runner import _normalize_tensor
-
-    if case.model is not None:
-        for inputs, outputs in case.data_sets:
-            yield [_normalize_tensor(x) for x in inputs], [_normalize_tensor(y) for y in outputs]
-        return
-    for folder in sorted(Path(case.model_dir).glob("test_data_set*")):
-        yield _tensors(folder, "input"), _tensors(folder, "output")
-
-
-def _tensors(folder: Path, kind: str) -> list[Any]:
-    paths = itertools.takewhile(Path.exists, (folder / f"{kind}_{i}.pb" for i in itertools.count()))
-    return [numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes())) for path in paths]
 
 
 def outcome(case: Any) -> tuple[str, str]:

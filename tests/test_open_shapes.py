@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 import cenote
 from cenote.core.types import Array
-from tests.test_model import parsed
+from tests.onnx_texts import parsed
 
 NON_ZERO = """g (float[N,4] x) => (float[M,4] y, float[N,4] z) { z = Abs(x)  a = ReduceMax<keepdims = 0>(x, axes)
     p = Greater(a, zero)  i = NonZero(p)  k = Squeeze(i, first)  g = Gather(x, k)  r = Relu(g)  y = Mul(r, two) }"""

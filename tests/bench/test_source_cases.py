@@ -16,7 +16,7 @@ from bench import source_cases
 from cenote.diagnosis.tried import Tried
 from cenote.profile.data import Treatment
 from tests.diagnosis.causes.models import model, noise
-from tests.profile.test_data import ROOFS
+from tests.profile.samples import ROOFS
 
 
 def small() -> source_cases.Case:

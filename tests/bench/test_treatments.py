@@ -16,7 +16,7 @@ from bench.treatments import TOLERANCE, models, pair, predicted, verdict
 from cenote.diagnosis import context, treat
 from cenote.diagnosis.context import Difference
 from tests.diagnosis.causes.models import convolution
-from tests.profile.test_data import ROOFS
+from tests.profile.samples import ROOFS
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from onnx import helper
 
 import cenote
 from tests.cli.conftest import Command
-from tests.verification.test_sizes import saved, skipped
+from tests.verification.open_models import saved, skipped
 
 LAYER = ("tile", "maxpool", "--input", "8x64x56x56", "--kernel", "3", "--stride", "2", "--padding", "1")
 MODEL = Path(cenote.__file__).parent / "data" / "fashion.onnx"

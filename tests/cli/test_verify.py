@@ -11,7 +11,7 @@ import pytest
 import cenote
 from tests.cli.conftest import Command
 from tests.verification.networks import NETWORKS
-from tests.verification.test_sizes import skipped
+from tests.verification.open_models import skipped
 
 
 @pytest.fixture

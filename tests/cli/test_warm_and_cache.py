@@ -149,7 +149,7 @@ def test_verbose_says_what_is_done(cenote_command: Command, folder: Path, scores
 
 def test_compiles_are_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     from cenote.codegen import jit
-    from tests.codegen.test_cache import kernel
+    from tests.codegen.kernels import kernel
 
     target = jit.named_target("generic")
     with caplog.at_level(logging.DEBUG, logger="cenote"):
@@ -167,7 +167,7 @@ def test_the_package_is_silent_by_default() -> None:
 
 
 def test_what_numpy_computes_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    from tests.test_model import parsed
+    from tests.onnx_texts import parsed
 
     model = parsed("g (float[3,3] x) => (float y) { y = Det(x) }")
     with caplog.at_level(logging.DEBUG, logger="cenote"):

@@ -10,7 +10,7 @@ import pytest
 
 from cenote.codegen import bundle, jit, llvm
 from cenote.core.target import Target
-from tests.codegen.test_cache import kernel
+from tests.codegen.kernels import kernel
 
 
 @pytest.fixture

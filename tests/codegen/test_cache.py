@@ -15,9 +15,8 @@ import pytest
 
 import cenote
 from cenote.codegen import cache, jit
-from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import I64
 from cenote.core.target import Target
+from tests.codegen.kernels import kernel
 
 
 @pytest.fixture
@@ -258,17 +257,11 @@ def test_compiling_removes_what_is_old(folder: Path, target: Target) -> None:
     assert cache.read("old", target) is None
 
 
-def kernel(number: int, target: Target) -> Kernel:
-    k = Kernel(f"test_cache_{number}", target, [Parameter("x", I64, pointer=True)])
-    k.pointer("x").store(k.integer(number))
-    return k
-
-
 def test_processes_may_fill_it_at_once(folder: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, '.')\n"
         "from cenote.codegen import jit\n"
-        "from tests.codegen.test_cache import kernel\n"
+        "from tests.codegen.kernels import kernel\n"
         "target = jit.named_target('generic')\n"
         "jit.addresses([kernel(n, target) for n in range(4)], target)\n"
     )

@@ -16,6 +16,7 @@ from cenote.codegen.math import exp
 from cenote.codegen.values import F32
 from cenote.core.errors import CapacityError, CodegenError
 from cenote.core.target import Target
+from tests.codegen.kernels import Broken
 from tests.harness import KERNEL
 from tests.targets import TARGETS
 
@@ -131,20 +132,6 @@ def test_workers_compile_what_the_caller_would(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_kernel_that_llvm_refuses_is_an_error_also_from_a_worker() -> None:
-    from tests.codegen.test_loader import Broken
 
     with pytest.raises(CodegenError, match="LLVM refuses a generated kernel"):
         jit.addresses([Broken()], jit.named_target("generic"))
-
-
-class Broken:
-    """A source of text that is no IR."""
-
-    symbol = "test_broken"
-
-    def emit(self, target: Target) -> Broken:
-        self.target = target
-        return self
-
-    def module(self) -> str:
-        return "this is no module"

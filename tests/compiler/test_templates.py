@@ -13,7 +13,7 @@ from onnx import numpy_helper
 import cenote
 from cenote.codegen.jit import host_target
 from tests.any_shape_graphs import fixed
-from tests.test_any_shape import TOLERANCE, peer_of
+from tests.any_shape_runs import TOLERANCE, peer_of
 
 # Convolutions that Winograd's algorithm computes on large maps, a pointwise one, and means that see the map's edges.
 NETWORK = """network (float[N,16,H,W] x) => (float[N,20] y, float[N,32,P,Q] c)

@@ -18,7 +18,7 @@ from cenote.compiler.tune import Tuner, label, trial
 from cenote.core.errors import ArgumentError, CapacityError
 from cenote.graph.graph import Node
 from cenote.ops.base import Lowering
-from tests.test_model import noise, parsed
+from tests.onnx_texts import noise, parsed
 
 SHAPE = (1, 32, 32, 32)
 

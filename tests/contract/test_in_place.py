@@ -10,8 +10,8 @@ from cenote.kernels.base import View
 from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
 from cenote.ops.elementwise.binary import Add
 from tests import harness
+from tests.contract.comparison import same_bits
 from tests.contract.samples import each_operator, each_sample, listed, named
-from tests.contract.test_lowerings import same_bits
 from tests.targets import NARROWER_STEP, TARGETS
 
 MOST_SAMPLES = 9  # the later ones differ in values, not in memory

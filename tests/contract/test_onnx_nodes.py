@@ -19,7 +19,7 @@ from cenote.core.errors import UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired, ShapeFromData, Types, ValueNeeded
-from tests.test_onnx_backend import RANDOM
+from tests.onnx_cases import RANDOM
 
 
 def cases() -> Iterator[Any]:

@@ -25,8 +25,8 @@ from cenote.ops.base import Op, Sample
 from cenote.passes.specialize import specialize
 from cenote.runtime.formulas import Formulas
 from cenote.runtime.steps import Slot
+from tests.contract.comparison import assert_close
 from tests.contract.samples import each_operator, listed, named
-from tests.contract.test_lowerings import assert_close
 from tests.harness import lowerings_of
 from tests.open_samples import alike, graph_of, is_accepted, symbolic_axes, types_of
 from tests.targets import TARGETS

@@ -15,8 +15,8 @@ from cenote.core.errors import CenoteError, DTypeError
 from cenote.core.types import FLOAT64, Array, TensorType, is_float
 from cenote.ops import DECODERS, operators
 from cenote.ops.base import Box, Op, Sample, ShapeFromData
+from tests.contract.comparison import same_bits
 from tests.contract.samples import each_operator, each_sample, listed, named
-from tests.contract.test_lowerings import same_bits
 
 SMALL = 20_000  # elements up to which a sample is perturbed for the test of regions
 

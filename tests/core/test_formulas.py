@@ -18,7 +18,7 @@ from cenote.core.formulas.expressions import Formula
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.trace import Trace
 from cenote.runtime.formulas import Formulas
-from tests.test_model import parsed
+from tests.onnx_texts import parsed
 
 OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "quotient of a product": lambda h: h / (2 * h),

@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from cenote.core.locks import Guard
-from cenote.core.target import Target
 from tests.runtime.long_runs import in_a_process
-
-
-@dataclass(frozen=True)
-class Slow:
-    """A function that takes `seconds` to compile."""
-
-    symbol: str
-    target: Target
-    seconds: float
-
-    def emit(self, target: Target) -> Slow:
-        time.sleep(self.seconds)
-        return self
-
-    def module(self) -> str:
-        return f"define void @{self.symbol}() {{ ret void }}"
 
 
 def test_a_guard_is_renewed_and_knows_that_it_was_held() -> None:
@@ -56,7 +37,7 @@ def test_a_guard_is_renewed_and_knows_that_it_was_held() -> None:
 FORK = """
 import os, sys, threading, time
 from cenote.codegen import jit
-from tests.core.test_locks import Slow
+from tests.core.slow import Slow
 kind, target = sys.argv[1], jit.host_target()
 count = 3 if kind == "here" else 12
 slow = [Slow(f"test_slow_{i}", target, 0.3) for i in range(count)]
@@ -87,7 +68,7 @@ INSIDE = """
 import os, sys, threading, time
 from cenote.codegen import jit
 from cenote.core.locks import LLVM
-from tests.core.test_locks import Slow
+from tests.core.slow import Slow
 held = threading.Event()
 def hold():
     with LLVM.lock:
@@ -165,7 +146,7 @@ def test_a_fork_waits_for_the_start_of_a_worker() -> None:
 LINGERING = """
 import os, sys, threading, time
 from cenote.codegen import jit
-from tests.core.test_locks import Slow
+from tests.core.slow import Slow
 target = jit.host_target()
 slow = [Slow(f"test_slow_{i}", target, 0.1) for i in range(12)]
 other = threading.Thread(target=jit.addresses, args=(slow, target))
@@ -191,7 +172,7 @@ import numpy as np
 import cenote
 import cenote.functional as F
 from cenote.codegen import jit
-from tests.core.test_locks import Slow
+from tests.core.slow import Slow
 x, seen = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4), []
 def pool(done, total):
     seen.append(float(F.max_pool2d(x, 4).item()))

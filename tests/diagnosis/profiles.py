@@ -12,7 +12,7 @@ from cenote.core.types import Array
 from cenote.diagnosis.context import Context, Difference
 from cenote.profile.data import Accounts, Profile, StepStats
 from cenote.profile.environment import Environment
-from tests.profile.test_data import ROOFS
+from tests.profile.samples import ROOFS
 
 INPUTS = {"x": np.zeros((2, 3), np.float32)}
 GAIN = Difference(3.0, 4.0, 5.0, 10.0)

@@ -17,7 +17,7 @@ from cenote.models.loading import load_with
 from tests.diagnosis.causes import SAMPLES
 from tests.diagnosis.causes.models import convolution
 from tests.diagnosis.causes.sample import Sample
-from tests.profile.test_data import ROOFS
+from tests.profile.samples import ROOFS
 
 LARGE = 4 << 20  # bytes of inputs, outputs and weights: samples up to there run in tests
 HUGE = {("DRAM weights", "planted"), ("DRAM maps", "planted")}  # 16 s pass until these are made

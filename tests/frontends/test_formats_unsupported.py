@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import cenote
 from cenote.cli.app import app
 from tests.frontends.models import model
-from tests.frontends.test_tensorflow_models import ARCHIVE, NEEDS_H5PY
+from tests.frontends.tensorflow_archive import ARCHIVE, NEEDS_H5PY
 
 
 def test_onnx(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from cenote.core.options import Format
 from cenote.frontends.builder import decoded
 from cenote.frontends.formats import import_model
 from tests.frontends.fuzzing import share
-from tests.frontends.test_tensorflow_models import ARCHIVE, NEEDS_H5PY
+from tests.frontends.tensorflow_archive import ARCHIVE, NEEDS_H5PY
 
 _SETTINGS = share(8)  # four graphs, and three Keras models of which two are changed in their records too
 _FORMS: dict[str, Format] = {

@@ -6,10 +6,8 @@ needed here, and h5py only for those of Keras.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +15,13 @@ import numpy as np
 import pytest
 
 import cenote
+from tests.frontends.tensorflow_archive import ARCHIVE, NEEDS_H5PY
 
-ARCHIVE = Path(__file__).with_name("tensorflow_models.zip")
 with zipfile.ZipFile(ARCHIVE) as _archive:
     CASES = {case["name"]: case for case in json.loads(_archive.read("cases.json"))}
 
 
-def contents(names: Sequence[str]) -> dict[str, bytes]:
-    """Files of the archive by name."""
-    with zipfile.ZipFile(ARCHIVE) as archive:
-        return {name: archive.read(name) for name in names}
-
-
 TOLERANCE = 1e-5  # of the largest number of an output
-NEEDS_H5PY = pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="h5py is not installed")
 
 
 @pytest.fixture(scope="session")

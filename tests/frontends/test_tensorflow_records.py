@@ -22,7 +22,7 @@ from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify
 from tests.frontends.fuzzing import share, small_inputs
 from tests.frontends.records import change, graph_bytes, lite_bytes, lite_record, record_of
-from tests.frontends.test_tensorflow_models import contents
+from tests.frontends.tensorflow_archive import contents
 
 _GRAPHS = ["mobilenet.pb", "training.pb", "branches.pb", "functions.pb", "conv_dilated.pb", "slices.pb"]
 _LITE = ["unet.tflite", "lite_int8.tflite", "lite_dilated.tflite", "lite_cuts.tflite", "lite_joins.tflite"]

@@ -14,7 +14,7 @@ import cenote
 from cenote.frontends.formats import import_model
 from cenote.frontends.tflite import schema
 from tests.frontends.records import lite_record
-from tests.frontends.test_tensorflow_models import NEEDS_H5PY, contents
+from tests.frontends.tensorflow_archive import NEEDS_H5PY, contents
 
 LITE = ("unet.tflite", "lite_int8.tflite", "lite_int16.tflite", "lite_half.tflite", "resnet.tflite")
 FILES = contents([*LITE, "lite_dilated.tflite", "nested.h5", "nested.npz"])

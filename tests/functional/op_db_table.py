@@ -20,18 +20,18 @@ from types import ModuleType
 from typing import Any
 
 import cenote.functional as F
-from tests.functional import (
-    test_movement_op_db,
-    test_normalization_op_db,
-    test_products_op_db,
-    test_random_op_db,
-    test_reductions_op_db,
-    test_sampling_op_db,
+from tests.functional.op_db import (
+    choice,
+    elementwise,
+    movement,
+    normalization,
+    pool,
+    products,
+    random,
+    reductions,
+    sampling,
 )
-from tests.functional.choice import test_choice_op_db
-from tests.functional.elementwise import test_elementwise_op_db
-from tests.functional.pool import test_pool_op_db
-from tests.functional.pool.test_pool_op_db import op_db, torch
+from tests.functional.op_db.database import op_db, torch
 
 COUNTS = Path(__file__).parents[1] / "data" / "op_db_counts.txt"
 # Entries of op_db that have the name of one of our functions and are something else.
@@ -57,24 +57,22 @@ class Count:
 
 def family_of(op: Any) -> ModuleType | None:
     """The tests that know how an entry is compared."""
-    if op.name in {pool.name for pool in test_pool_op_db.POOLS}:
-        return test_pool_op_db if hasattr(F, function_of(op)) else None
-    named = (
-        test_elementwise_op_db, test_movement_op_db, test_reductions_op_db, test_sampling_op_db, test_random_op_db,
-    )  # fmt: skip
+    if op.name in {each.name for each in pool.POOLS}:
+        return pool if hasattr(F, function_of(op)) else None
+    named = (elementwise, movement, reductions, sampling, random)
     for module in named:
         if op.name in module.NAMES:
             return module
-    if op.name in test_choice_op_db.SAMPLES:
-        return test_choice_op_db
-    if any(op is each for each in test_normalization_op_db.OPS):
-        return test_normalization_op_db
-    return test_products_op_db if op.name in test_products_op_db.NAMES else None
+    if op.name in choice.SAMPLES:
+        return choice
+    if any(op is each for each in normalization.OPS):
+        return normalization
+    return products if op.name in products.NAMES else None
 
 
 def function_of(op: Any) -> str:
     """The name of our function."""
-    for module in (test_reductions_op_db, test_movement_op_db):
+    for module in (reductions, movement):
         if op.name in module.NAMES:
             return str(module.NAMES[op.name])
     return str(op.name.rpartition(".")[2])

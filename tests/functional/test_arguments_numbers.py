@@ -18,7 +18,7 @@ import pytest
 import cenote.functional as F
 from cenote.core.errors import ArgumentError, CenoteError, DTypeError
 from cenote.core.types import Array
-from tests.functional.pool.test_backward import CASES
+from tests.functional.pool.gradient_cases import CASES
 from tests.fuzz.call_samples import is_pool, samples
 
 NUMBERS = (0.5, 300, -1, math.nan, math.inf, 1e300, 2**70, -(2**70))

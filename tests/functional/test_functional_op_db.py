@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.functional import op_db_table
-from tests.functional.pool.test_pool_op_db import op_db, torch
+from tests.functional.op_db.database import op_db, torch
 
 
 def test_every_function_that_op_db_has_is_counted() -> None:
@@ -29,7 +29,7 @@ def test_the_head_adds_up_the_rows() -> None:
 
 def test_a_difference_is_counted_as_one() -> None:
     """What the table is made with does see a wrong answer and an error that is none."""
-    from tests.functional.elementwise import test_elementwise_op_db as family
+    from tests.functional.op_db import elementwise as family
 
     op = next(op for op in op_db if op.name == "neg")
     sample = next(iter(op.sample_inputs("cpu", torch.float32)))

@@ -34,7 +34,7 @@ def entries() -> list[Entry]:
 
 
 def _backend_cases() -> Iterator[Entry]:
-    from tests.test_onnx_backend import cases, data_sets
+    from tests.onnx_cases import cases, data_sets
 
     for name, case in cases().items():
         if case.model is None:
@@ -47,9 +47,9 @@ def _backend_cases() -> Iterator[Entry]:
 
 def _networks() -> Iterator[Entry]:
     """Several nodes each. They count several times: there are few."""
-    from tests.frontends.test_onnx_fuzz import NETWORK
+    from tests.frontends.onnx_network import NETWORK
     from tests.golden.networks import branches, residual
-    from tests.test_odd_models import CASES
+    from tests.odd_models import CASES
 
     made = {"network": NETWORK, "residual": residual(), "branches": branches(), **CASES}
     for name, proto in made.items():

@@ -8,7 +8,7 @@ from onnx import helper
 
 import cenote
 from cenote.ops.values import hostile, seeded
-from tests.passes.test_chains import model, steps
+from tests.passes.models import model, steps
 
 N = helper.make_node
 SCALE, FINE = np.float32(0.05), np.float32(0.002)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import external_data_helper, numpy_helper
+from onnx import external_data_helper
 
 import cenote
 from cenote.codegen import cache as object_cache
@@ -24,7 +24,7 @@ from cenote.codegen import jit
 from cenote.plans import cache, fingerprint, later, writer
 from cenote.plans.format import StoredPlan
 from cenote.runtime import pieces
-from tests.plans.test_format import picture, small_model
+from tests.plans.models import changed, picture, small_model
 
 
 @pytest.fixture
@@ -38,14 +38,6 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def from_cache(model: cenote.Model) -> bool:
     return isinstance(model.plan, StoredPlan)
-
-
-def changed(path: Path, factor: float) -> None:
-    """Other weights in a model of the same size."""
-    model = onnx.load(path)
-    weights = numpy_helper.to_array(model.graph.initializer[0])
-    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weights * np.float32(factor), "w"))
-    onnx.save(model, path)
 
 
 def test_the_second_load_is_a_hit_with_the_same_bits(tmp_path: Path, plans: Path) -> None:

@@ -16,32 +16,7 @@ import cenote
 from cenote.codegen import jit
 from cenote.plans import format, reader, records
 from cenote.plans.format import MAGIC, StalePlanError
-
-
-def small_model(path: Path, batch: int | str = 1) -> Path:
-    """Conv, MaxPool, a host step (Einsum along a diagonal), Flatten, Gemm."""
-    rng = np.random.default_rng(0)
-    weights = {
-        "w": rng.standard_normal((12, 3, 3, 3)).astype(np.float32),
-        "ones": np.ones((12, 12), np.float32),
-        "v": rng.standard_normal((12 * 4 * 4, 5)).astype(np.float32),
-        "b": rng.standard_normal(5).astype(np.float32),
-    }
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
-        helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("Einsum", ["p", "ones"], ["c"], equation="nchw,cc->nchw"),
-        helper.make_node("Flatten", ["c"], ["f"]),
-        helper.make_node("Gemm", ["f", "v", "b"], ["y"]),
-    ]
-    graph = helper.make_graph(
-        nodes, "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 5])],
-        [numpy_helper.from_array(value, name) for name, value in weights.items()],
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+from tests.plans.models import picture, small_model
 
 
 @pytest.fixture
@@ -50,10 +25,6 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     source, plan = small_model(tmp_path / "m.onnx"), tmp_path / "m.cenote"
     cenote.load(source).save(plan)
     return source, plan
-
-
-def picture(batch: int = 1) -> np.ndarray:
-    return np.random.default_rng(1).standard_normal((batch, 3, 8, 8)).astype(np.float32)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -18,7 +18,7 @@ import cenote
 from cenote.plans import later, writer
 from cenote.plans.format import StoredPlan
 from cenote.plans.later import Later
-from tests.plans.test_format import picture, small_model
+from tests.plans.models import picture, small_model
 from tests.runtime.long_runs import in_a_process
 
 

@@ -20,7 +20,7 @@ import cenote
 from cenote.plans import later, reader
 from cenote.plans.format import MAGIC, PAGE, StalePlanError
 from cenote.plans.records import decode
-from tests.plans.test_format import small_model
+from tests.plans.models import small_model
 
 
 class Parts:

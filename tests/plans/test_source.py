@@ -17,8 +17,7 @@ from cenote.models.loading import load_with
 from cenote.plans import format, reader
 from cenote.plans.format import StalePlanError
 from tests.diagnosis.causes.models import convolution
-from tests.plans.test_cache import changed
-from tests.plans.test_format import picture, small_model
+from tests.plans.models import changed, picture, small_model
 
 Saved = Callable[[cenote.Model, Path, Path], None]
 

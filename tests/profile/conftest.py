@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.profile.test_data import ROOFS
+from tests.profile.samples import ROOFS
 
 
 @pytest.fixture(autouse=True)

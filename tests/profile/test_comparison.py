@@ -10,7 +10,7 @@ import pytest
 
 from cenote.profile.comparison import compare_profiles
 from cenote.profile.data import Profile
-from tests.profile.test_data import PROFILE, STEP
+from tests.profile.samples import PROFILE, STEP
 
 STEPS = 60
 

@@ -11,7 +11,7 @@ import pytest
 
 from cenote.profile.data import Profile, Span
 from cenote.profile.pictures import joined
-from tests.profile.test_data import PROFILE, STEP
+from tests.profile.samples import PROFILE, STEP
 
 NASTY = '<script>alert("x")</script>&'
 

@@ -12,9 +12,9 @@ import pytest
 from cenote.core.errors import ArgumentError
 from cenote.core.target import physical_cores
 from cenote.runtime import threads as runtime
+from tests.runtime.chains import SIZE as CHAIN_SIZE
+from tests.runtime.chains import chain
 from tests.runtime.long_runs import SIZE, in_a_process, repeating
-from tests.runtime.test_program import SIZE as CHAIN_SIZE
-from tests.runtime.test_program import chain
 
 START = "import sys, os, signal, threading, time\nimport numpy as np\n"
 
@@ -51,7 +51,7 @@ def test_a_thread_that_cannot_start_makes_a_smaller_team(
 
 LIMITED = START + (
     "import resource, warnings\n"
-    "from tests.runtime.test_program import SIZE, chain\n"
+    "from tests.runtime.chains import SIZE, chain\n"
     "x = np.arange(SIZE, dtype=np.float32)\n"
     "assert np.array_equal(chain(20, 2).run([x])[0], x + 20)\n"
     "pages = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
@@ -74,7 +74,7 @@ def test_a_real_limit_of_address_space_makes_a_smaller_team() -> None:
 
 def test_no_crash_at_exit_while_workers_spin() -> None:
     code = START + (
-        "from tests.runtime.test_program import SIZE, chain\n"
+        "from tests.runtime.chains import SIZE, chain\n"
         "for threads in (2, 3, 5):\n"
         "    chain(5, threads).run([np.zeros(SIZE, np.float32)])\n"
     )
@@ -191,7 +191,7 @@ def test_few_large_arenas_are_kept_after_many_callers_at_once() -> None:
 def test_memory_stays_the_same_over_many_programs() -> None:
     code = START + (
         "import gc\n"
-        "from tests.runtime.test_program import SIZE, chain\n"
+        "from tests.runtime.chains import SIZE, chain\n"
         "x = np.zeros(SIZE, np.float32)\n"
         "def resident():\n"
         "    gc.collect()\n"
@@ -211,7 +211,7 @@ def test_memory_stays_the_same_over_many_programs() -> None:
 
 def test_an_exit_leaves_no_word_behind_from_programs_that_are_still_there() -> None:
     code = START + (
-        "from tests.runtime.test_program import SIZE, chain\n"
+        "from tests.runtime.chains import SIZE, chain\n"
         "import builtins\n"
         "builtins.kept = [chain(5, 2), chain(5, 1)]\n"
         "for each in builtins.kept:\n"

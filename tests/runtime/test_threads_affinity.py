@@ -17,7 +17,7 @@ START = """
 import os, sys, threading, time
 import numpy as np
 from cenote.runtime import threads as runtime
-from tests.runtime.test_program import SIZE, chain
+from tests.runtime.chains import SIZE, chain
 
 x, own = np.arange(SIZE, dtype=np.float32), os.sched_getaffinity
 allowed = sorted(own(0))

@@ -49,7 +49,7 @@ assert np.array_equal(F.soft_pool(small, 31, 1), want)
 LLVM = """
 import cenote.codegen.llvm as llvm
 from cenote.core.locks import LLVM
-from tests.core.test_locks import Slow
+from tests.core.slow import Slow
 compile_now = llvm.object_code
 may_end = threading.Event()
 def slowly(emitted):
@@ -64,7 +64,7 @@ llvm.object_code = compile_now
 assert len(jit.addresses(sources, jit.host_target())) == 1
 """
 PROCESSES = """
-from tests.core.test_locks import Slow
+from tests.core.slow import Slow
 sources = [Slow(f"test_slow_{i}", jit.host_target(), 1000.0) for i in range(12)]
 interrupted(lambda: jit.addresses(sources, jit.host_target()))  # or it hangs
 quick = [Slow(f"test_quick_{i}", jit.host_target(), 0.0) for i in range(12)]

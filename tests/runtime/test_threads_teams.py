@@ -11,7 +11,7 @@ import pytest
 
 from cenote.runtime import threads as runtime
 from cenote.runtime.program import Instance, Program
-from tests.runtime.test_program import SIZE, chain
+from tests.runtime.chains import SIZE, chain
 
 X = np.arange(SIZE, dtype=np.float32)
 

@@ -9,7 +9,7 @@ import pytest
 
 from cenote.kernels import driver_notes
 from cenote.runtime.timing import CPU_BITS, HEADER, NO_STEP, WORDS, Notes, Recorder, TimedProgram
-from tests.runtime.test_program import SIZE, chain
+from tests.runtime.chains import SIZE, chain
 
 X = np.arange(SIZE, dtype=np.float32)
 

@@ -12,10 +12,11 @@ import pytest
 
 import cenote
 from cenote.compiler import compile
-from cenote.compiler.schedule import Schedule, schedule
+from cenote.compiler.schedule import schedule
 from cenote.frontends.formats import import_model
 from cenote.graph.graph import Graph, Node
 from cenote.verification import verify as verifying
+from tests.verification.faults import spoilt
 from tests.verification.networks import NETWORKS
 
 
@@ -85,23 +86,6 @@ def test_a_wrong_kernel(network: Path, against: str, monkeypatch: pytest.MonkeyP
     assert found.first is not None, str(found)
     assert (found.first.node, found.first.kind) == ("third", "kernel"), str(found)
     assert found.first.local > 1e-3
-
-
-def spoilt(made: Schedule, label: str) -> Schedule:
-    """The convolution of this name leaves its last item of work undone."""
-
-    def bind_of(bind: Any) -> Any:
-        def wrong(inputs: Any, outputs: Any) -> list[Any]:
-            *calls, last = bind(inputs, outputs)
-            return [*calls, replace(last, items=last.items - 1)] if last.items > 1 else calls
-
-        return wrong
-
-    lowerings = [
-        replace(option, bind=bind_of(option.bind)) if option is not None and node.label == label else option
-        for node, option in zip(made.graph.nodes, made.lowerings, strict=True)
-    ]
-    return replace(made, lowerings=tuple(lowerings))
 
 
 @every_network

@@ -21,23 +21,10 @@ from cenote.runtime.formulas import Formulas
 from cenote.verification import verify as verifying
 from cenote.verification.engines import OnnxRuntime
 from cenote.verification.sizes import other_numbers
-from tests.verification.test_blame_faults import spoilt
+from tests.verification.faults import spoilt
+from tests.verification.open_models import RNG, WEIGHTS, saved, skipped
 
-RNG = np.random.default_rng(7)
-WEIGHTS = (RNG.standard_normal((16, 3, 3, 3)) / 5).astype(np.float32)
 X = RNG.standard_normal((1, 3, 16, 24)).astype(np.float32)
-
-
-def saved(
-    path: Path, nodes: Sequence[onnx.NodeProto], shape: Sequence[Any] = ("n", 3, "h", "w"), **constants: Any
-) -> Path:
-    graph = helper.make_graph(
-        list(nodes), "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))],
-        [onnx.ValueInfoProto(name="y")],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
 
 
 def resized(path: Path) -> Path:
@@ -50,17 +37,6 @@ def resized(path: Path) -> Path:
         helper.make_node("Resize", ["c", "", "", "sizes"], ["y"], "resize", mode="linear"),
     ]
     return saved(path, nodes, weights=WEIGHTS)
-
-
-def skipped(path: Path) -> Path:
-    """A U-Net's depth of one: halved, doubled, and added to what it was, so that sides are even."""
-    nodes = [
-        helper.make_node("Conv", ["x", "weights"], ["c"], "third", pads=[1, 1, 1, 1]),
-        helper.make_node("MaxPool", ["c"], ["half"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("Resize", ["half", "", "scales"], ["whole"], "double", mode="nearest"),
-        helper.make_node("Add", ["c", "whole"], ["y"], "skip"),
-    ]
-    return saved(path, nodes, weights=WEIGHTS, scales=np.array([1, 1, 2, 2], np.float32))
 
 
 def quantised(path: Path) -> Path:

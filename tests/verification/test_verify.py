@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import cenote
 from cenote.verification.errors import relative_error
-from tests.test_values_inside import X, small
+from tests.small_network import X, small
 from tests.verification.networks import NETWORKS
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import cenote
 from tests.cli.conftest import Command
-from tests.profile.test_data import ROOFS
+from tests.profile.samples import ROOFS
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from cenote.profile.data import Finding, Pin, Treatment
 from tests.cli.conftest import Command
 from tests.diagnosis.causes.models import convolution
 from tests.diagnosis.profiles import GAIN, NO_GAIN
-from tests.profile.test_data import ROOFS
+from tests.profile.samples import ROOFS
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from cenote.diagnosis.diagnose import UNEXPLAINED
 from cenote.diagnosis.registry import CAUSES
 from tests.cli.conftest import Command
-from tests.profile.test_data import ROOFS
+from tests.profile.samples import ROOFS
 
 PAGE = Path(__file__).parents[3] / "docs" / "why_is_it_slow.md"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -12,7 +12,7 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Value
 from cenote.core.target import Target
 from cenote.kernels.elementwise.activations import KINDS, Activation
-from tests.codegen.test_math import SPECIAL, run
+from tests.codegen.numbers import SPECIAL, run
 from tests.targets import TARGETS
 
 PARAMETERS = {

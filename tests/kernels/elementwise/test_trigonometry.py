@@ -9,7 +9,7 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Value
 from cenote.core.types import Array
 from cenote.kernels.elementwise.trigonometry import FORMULAS
-from tests.codegen.test_math import run, ulps
+from tests.codegen.numbers import run, ulps
 from tests.targets import TARGETS, Target
 
 RNG = np.random.default_rng(5)

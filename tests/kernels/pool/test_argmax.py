@@ -14,7 +14,7 @@ from cenote.kernels.pool.argmax_separable import PoolArgmaxSeparable
 from cenote.kernels.pool.problem import IndexLayout, Memory, PoolProblem
 from cenote.ops.pool.window import MaxPool, MinPool
 from tests.harness import lowerings_of, run_lowering
-from tests.kernels.pool.test_pool import HOST
+from tests.kernels.pool.windows import HOST
 from tests.kernels.pool_oracle import chosen, geometry
 from tests.targets import over_targets, target_name
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cenote.codegen import jit
 from cenote.core.target import Target
-from cenote.core.types import BFLOAT16, Array, TensorType
+from cenote.core.types import BFLOAT16, TensorType
 from cenote.kernels.pool.common import compute_type
 from cenote.kernels.pool.problem import Geometry, Scale
 from cenote.ops.base import Op
@@ -19,37 +18,9 @@ from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.window import MaxPool
 from tests.harness import lowerings_of, run_lowering
+from tests.kernels.pool.windows import HOST, NO_PADS, check, noise, square
 from tests.kernels.pool_oracle import LAYOUTS, geometry, has_empty_window, pooled, run_pool
 from tests.targets import TARGETS, over_targets, target_name
-
-HOST = jit.host_target()
-NO_PADS = ((0, 0),) * 3
-
-
-def noise(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 0) -> Array:
-    generator = np.random.default_rng(seed)
-    if np.dtype(dtype).kind in "iu":
-        limits = np.iinfo(dtype)
-        return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-    return generator.standard_normal(shape).astype(dtype)
-
-
-def check(x: Array, g: Geometry, reduction: str, target: Target = HOST, **options: Any) -> Array:
-    y = run_pool(x, g, reduction, target, **options)
-    want = pooled(x, g, reduction, options.get("nan", "propagate"))
-    if reduction == "sum":
-        # The largest sum of absolute values bounds the error of any order of summation.
-        bound = 1e-6 * pooled(np.abs(x), g, "sum").max()
-        np.testing.assert_allclose(y.astype(np.float64), want, rtol=1e-6, atol=bound)
-    else:
-        np.testing.assert_array_equal(y.astype(np.float64), want)
-    return y
-
-
-def square(k: int, pad: int, stride: int, height: int, width: int) -> Geometry:
-    pads = ((0, 0), (pad, pad), (pad, pad))
-    return geometry((1, height, width), (1, k, k), (1, stride, stride), (1, 1, 1), pads)
-
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 31, 32, 33, 40, 41, 63, 64, 65)
 

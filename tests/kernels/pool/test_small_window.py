@@ -11,7 +11,7 @@ from cenote.kernels.base import KernelSpec, View, dense_strides
 from cenote.kernels.pool.problem import Geometry, Memory, PoolProblem
 from cenote.kernels.pool.small_window import PoolSmallWindow
 from cenote.runtime.steps import Slot, SlotKind
-from tests.kernels.pool.test_pool import HOST, NO_PADS, check, noise, square
+from tests.kernels.pool.windows import HOST, NO_PADS, check, noise, square
 from tests.kernels.pool_oracle import chosen, geometry, has_empty_window
 from tests.targets import over_targets, target_name
 

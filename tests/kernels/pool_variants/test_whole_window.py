@@ -22,7 +22,7 @@ from cenote.ops.pool.sparse_gradient import SparseGradient
 from cenote.ops.pool.weighted import SoftPool
 from cenote.ops.roi.align import RoiAlign
 from tests.harness import run_alone
-from tests.kernels.pool_gradient.test_index import noise, same
+from tests.kernels.native import noise, same
 
 WINDOWS = ((2, 2), (3, 3), (5, 5), (4, 3), (1, 7))
 

@@ -16,7 +16,7 @@ from cenote.core.types import TensorType
 from cenote.ops.movement.resize import MODES, Resize
 from cenote.ops.movement.resize_taps import COORDINATES, NEAREST
 from cenote.ops.values import seeded
-from tests.contract.test_lowerings import check_sample
+from tests.contract.comparison import check_sample
 from tests.harness import lowerings_of
 from tests.targets import TARGETS
 
