@@ -14,7 +14,7 @@ from typing import Any
 
 from cenote.core.errors import CenoteError
 from cenote.core.types import Array
-from cenote.profile.data import Profile, StepStats
+from cenote.profile.data import Finding, Profile, StepStats, Treatment
 from cenote.runtime.threads import teams_are_taken
 
 # Seconds of an experiment, both sides together.
@@ -64,9 +64,24 @@ class Difference:
         return self.low > 0 and self.middle > WORTH * self.before_ms
 
     @property
+    def after_ms(self) -> float:
+        """The time of the variant."""
+        return self.before_ms - self.middle
+
+    @property
+    def part(self) -> float:
+        """The gain relative to the time of the model as it is."""
+        return self.middle / self.before_ms
+
+    @property
     def gain_ms(self) -> tuple[float, float, float]:
         """The gain to expect of another load of both."""
         return self.low - LOADS * self.before_ms, self.middle, self.high + LOADS * self.before_ms
+
+
+def certain(tried: Difference | None, least: float = 0.0) -> Difference | None:
+    """Return a gain beyond doubt that is at least this part of the time; None for any other, and for none."""
+    return tried if tried is not None and tried.certain and tried.middle >= least * tried.before_ms else None
 
 
 def paired(
@@ -151,6 +166,28 @@ class Context:
         """Return the steps that the function accepts if together they take enough of the latency, else none."""
         steps = self.steps(wanted)
         return steps if self.share(steps) >= LEAST_SHARE else []
+
+    def finding(
+        self,
+        steps: Sequence[StepStats],
+        evidence: str,
+        confidence: float,
+        action: str,
+        gain_ms: tuple[float, float, float] | None = None,
+        *treatments: Treatment,
+        share: float | None = None,
+    ) -> Finding:
+        """Return a finding about these steps, without its cause. `share`: of the latency, by default theirs."""
+        return Finding(
+            "",
+            tuple(step.index for step in steps),
+            self.share(steps) if share is None else share,
+            evidence,
+            confidence,
+            action,
+            gain_ms,
+            treatments=treatments,
+        )
 
     def short_of_cores(self) -> float:
         """Return the cores that are missing for this model's threads and other processes."""
