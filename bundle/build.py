@@ -24,7 +24,7 @@ from unittest import mock
 import cenote
 from bundle.networks import SHAPES, names, network
 from cenote.codegen import bundle, jit, worker
-from cenote.codegen.worker import Source
+from cenote.codegen.worker import KernelSource
 from cenote.compiler.constants import Constants
 from cenote.core.target import LEVELS, Target, choose_target, physical_cores
 
@@ -51,11 +51,11 @@ def described(level: str, caches: tuple[int, int, int]) -> Target:
 
 
 @contextmanager
-def noted(target: Target) -> Iterator[dict[str, Source]]:
+def noted(target: Target) -> Iterator[dict[str, KernelSource]]:
     """Whatever is compiled meanwhile is for this target, and only noted: kernels by symbol."""
-    found: dict[str, Source] = {}
+    found: dict[str, KernelSource] = {}
 
-    def addresses(sources: Iterable[Source], _: Target, rest: Iterable[Source] = ()) -> dict[str, int]:
+    def addresses(sources: Iterable[KernelSource], _: Target, rest: Iterable[KernelSource] = ()) -> dict[str, int]:
         wanted = {source.symbol: source for source in (*sources, *rest)}
         found.update(wanted)
         return dict.fromkeys(wanted, 64)
@@ -74,7 +74,7 @@ def noted(target: Target) -> Iterator[dict[str, Source]]:
     driver.driver_abi.cache_clear()
 
 
-def kernels_of(name: str, content: bytes, target: Target) -> dict[str, Source]:
+def kernels_of(name: str, content: bytes, target: Target) -> dict[str, KernelSource]:
     """The kernels of a network, given as an ONNX file, on such a machine."""
     with noted(target) as found:
         # One thread: the kernels are nowhere, so nothing may run, not even a worker's end.
@@ -84,9 +84,9 @@ def kernels_of(name: str, content: bytes, target: Target) -> dict[str, Source]:
     return found
 
 
-def kernels_of_all(only: Iterable[str]) -> dict[str, dict[str, Source]]:
+def kernels_of_all(only: Iterable[str]) -> dict[str, dict[str, KernelSource]]:
     """Kernels by level and symbol."""
-    wanted: dict[str, dict[str, Source]] = {level: {} for level in LEVEL_NAMES}
+    wanted: dict[str, dict[str, KernelSource]] = {level: {} for level in LEVEL_NAMES}
     with ProcessPoolExecutor(physical_cores(), mp_context=get_context("spawn")) as pool:
         for name, found in zip(only, pool.map(_kernels_by_level, only), strict=True):
             new = {level: len(found[level].keys() - wanted[level].keys()) for level in LEVEL_NAMES}
@@ -99,8 +99,8 @@ def kernels_of_all(only: Iterable[str]) -> dict[str, dict[str, Source]]:
     return wanted
 
 
-def _kernels_by_level(name: str) -> dict[str, dict[str, Source]]:
-    found: dict[str, dict[str, Source]] = {level: {} for level in LEVEL_NAMES}
+def _kernels_by_level(name: str) -> dict[str, dict[str, KernelSource]]:
+    found: dict[str, dict[str, KernelSource]] = {level: {} for level in LEVEL_NAMES}
     content = network(name)
     for level in LEVEL_NAMES:
         for caches in CACHES:
@@ -108,7 +108,7 @@ def _kernels_by_level(name: str) -> dict[str, dict[str, Source]]:
     return found
 
 
-def compiled(wanted: dict[str, dict[str, Source]]) -> dict[bytes, bytes]:
+def compiled(wanted: dict[str, dict[str, KernelSource]]) -> dict[bytes, bytes]:
     """Object code by the key under which the package looks for it. Raises CodegenError where LLVM refuses a kernel."""
     objects: dict[bytes, bytes] = {}
     for level, sources in wanted.items():

@@ -14,7 +14,7 @@ import pytest
 import cenote
 from cenote.core.computed import SizedArray, computed
 from cenote.core.formulas.checks import FormulaError, check_replayed
-from cenote.core.formulas.expressions import Formula
+from cenote.core.formulas.expressions import SizeFormula
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.trace import Trace
 from cenote.runtime.formulas import Formulas
@@ -156,7 +156,7 @@ def test_what_an_operator_makes_of_sizes_is_what_it_makes_of_numbers() -> None:
 
 
 def test_a_wrong_formula_is_no_reason_to_plan_each_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(self: Formula, *_: object) -> None:
+    def wrong(self: SizeFormula, *_: object) -> None:
         raise FormulaError("wrong")
 
     monkeypatch.setattr("cenote.core.trace.check_texts", wrong)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cenote.frontends.tensorflow.messages import message_class
 from cenote.frontends.tflite import schema
-from cenote.frontends.tflite.flatbuffer import Fields, Table, root
+from cenote.frontends.tflite.flatbuffer import Fields, FlatTable, root
 from cenote.frontends.wire import BytesSource
 
 Draw = Callable[[Any], Any]
@@ -190,7 +190,7 @@ def lite_record(content: bytes) -> dict[str, Any]:
     return _lite(model, codes)
 
 
-def _lite(table: Table, codes: list[str]) -> dict[str, Any]:
+def _lite(table: FlatTable, codes: list[str]) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for name, (_, kind, _default) in table.fields.items():
         if not table.place(name):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from cenote.frontends.onnx_wire import Split, split
+from cenote.frontends.onnx_wire import SplitModel, split
 from cenote.frontends.wire import BytesSource, FileSource
 from tests.frontends.models import model
 
@@ -22,7 +22,7 @@ def big(*sizes: int) -> onnx.ModelProto:
     return model([helper.make_node("Relu", ["x"], ["y"])], weights=weights)
 
 
-def joined(source: FileSource | BytesSource, parts: Split) -> onnx.ModelProto:
+def joined(source: FileSource | BytesSource, parts: SplitModel) -> onnx.ModelProto:
     """The whole model again."""
     proto = onnx.ModelProto.FromString(parts.skeleton)
     for index, span in parts.weights.items():
@@ -74,9 +74,9 @@ def test_irregular_files_are_left_whole() -> None:
     good = big(5000).SerializeToString()
     twice = good + b"\x3a\x00"  # a second graph: protobuf merges the two
     for content in (twice, good[:-3], b"", b"\xff" * 40, good + b"\x0b", good + b"\x3a\x7f"):
-        assert split(BytesSource(content)) == Split(content, {})
+        assert split(BytesSource(content)) == SplitModel(content, {})
     group = b"\x3b" + good  # the old group wire type
-    assert split(BytesSource(group)) == Split(group, {})
+    assert split(BytesSource(group)) == SplitModel(group, {})
 
 
 @settings(max_examples=200, deadline=None)

@@ -15,7 +15,7 @@ import pytest
 
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.kernels.partial_sums import Blocks
+from cenote.kernels.partial_sums import SumBlocks
 from cenote.ops.base import Lowering, Op
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
@@ -177,7 +177,7 @@ def test_the_bits_do_not_depend_on_how_many_rows_and_columns_there_are(exact: bo
 )  # fmt: skip
 def test_slots(exact: bool, steps: int, slots: int) -> None:
     """As many as are filled, where blocks are added as in the kernel."""
-    blocks = Blocks.of(exact)
+    blocks = SumBlocks.of(exact)
     assert blocks.slots(steps) == slots
     count, base = -(-steps >> blocks.block), 1 << (1 << blocks.fan)
     filled = set[int]()
@@ -190,10 +190,10 @@ def test_slots(exact: bool, steps: int, slots: int) -> None:
 
 
 def test_blocks_of_steps_of_several_terms() -> None:
-    assert [Blocks.of(False, unroll).block for unroll in (1, 7, 16)] == [8, 5, 4]
-    assert [Blocks.of(True, unroll).block for unroll in (1, 7, 16, 64)] == [5, 2, 1, 0]
+    assert [SumBlocks.of(False, unroll).block for unroll in (1, 7, 16)] == [8, 5, 4]
+    assert [SumBlocks.of(True, unroll).block for unroll in (1, 7, 16, 64)] == [5, 2, 1, 0]
 
 
 def test_open_lengths_have_slots_for_any(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cenote.kernels.partial_sums.is_size", lambda value: True)
-    assert [Blocks.of(exact).slots(1) for exact in (False, True)] == [9, 33]
+    assert [SumBlocks.of(exact).slots(1) for exact in (False, True)] == [9, 33]

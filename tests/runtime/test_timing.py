@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from cenote.kernels import driver_notes
-from cenote.runtime.timing import CPU_BITS, HEADER, NO_STEP, WORDS, Notes, Recorder, TimedProgram
+from cenote.runtime.timing import CPU_BITS, HEADER, NO_STEP, WORDS, CallRecorder, ThreadNotes, TimedProgram
 from tests.runtime.chains import SIZE, chain
 
 X = np.arange(SIZE, dtype=np.float32)
 
 
-def recorded(length: int, threads: int, host: bool = False, room: int = 4096, calls: int = 3) -> Recorder:
+def recorded(length: int, threads: int, host: bool = False, room: int = 4096, calls: int = 3) -> CallRecorder:
     """A chain of steps, called so often."""
     program = chain(length, threads, host)
     expected = program.run([X])
-    recorder = Recorder(room, threads)
+    recorder = CallRecorder(room, threads)
     timed = TimedProgram.of(program, recorder, 7)
     for _ in range(calls):
         np.testing.assert_array_equal(timed.run([X]), expected)
@@ -27,9 +27,9 @@ def recorded(length: int, threads: int, host: bool = False, room: int = 4096, ca
     return recorder
 
 
-def all_notes(recorder: Recorder) -> Notes:
+def all_notes(recorder: CallRecorder) -> ThreadNotes:
     threads = [recorder.notes(thread) for thread in range(recorder.threads)]
-    return Notes(*(np.concatenate(each) for each in zip(*threads, strict=True)))
+    return ThreadNotes(*(np.concatenate(each) for each in zip(*threads, strict=True)))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -82,7 +82,7 @@ def test_a_full_log_keeps_its_bounds(threads: int) -> None:
 
 def test_runs_that_are_not_recorded_note_nothing() -> None:
     program = chain(3, 2)
-    recorder = Recorder(64, 2)
+    recorder = CallRecorder(64, 2)
     timed = TimedProgram.of(program, recorder, 0)
     recorder.record(lambda: timed.run([X]))
     recorder.settle()
@@ -95,7 +95,7 @@ def test_runs_that_are_not_recorded_note_nothing() -> None:
 
 def test_what_a_recorded_run_raises_leaves_the_team_usable() -> None:
     program = chain(3, 2, host=True)
-    recorder = Recorder(64, 2)
+    recorder = CallRecorder(64, 2)
     timed = TimedProgram.of(program, recorder, 0)
 
     class Wrong(Exception):

@@ -14,7 +14,7 @@ from bench.tiling import MACHINES, SETTINGS, every_tile, random_layer
 from cenote.tiling import TilingPlan, search
 from cenote.tiling.bounds import fitting, least_cycles
 from cenote.tiling.layer import Tile
-from cenote.tiling.search import Space
+from cenote.tiling.search import SearchSpace
 
 SMALL = {"base": "npu", "ub_bytes": 2048, "cores": 3}
 LAYERS: list[tuple[str, dict[str, Any]]] = [
@@ -60,7 +60,7 @@ def test_no_tile_of_a_larger_layer_is_better(seed: int) -> None:
         kind, given = random_layer(chance, most=500)
         machine = chance.choice(MACHINES)
         plan = searched(kind, given, machine)
-        if 2000 < Space(plan.problem).count < 40_000:
+        if 2000 < SearchSpace(plan.problem).count < 40_000:
             break
     assert plan.cycles == min(int(plan.problem.cycles(tiles).min()) for tiles in every_tile(plan.problem))
     assert plan.is_optimal
@@ -74,7 +74,7 @@ def test_bounds_hold(seed: int) -> None:
     kind, given = random_layer(chance, most=300)
     machine = chance.choice([*MACHINES, {**SMALL, "ub_bytes": 1 << 16}])
     plan = searched(kind, given, machine, **chance.choice(SETTINGS))
-    space = Space(plan.problem)
+    space = SearchSpace(plan.problem)
     tables = [space.planes, *space.axes]
     picks = [np.array([chance.randrange(len(table.size)) for _ in range(60)]) for table in tables]
     planes, deep, high, wide = (table.at(where) for table, where in zip(tables, picks, strict=True))

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from cenote.codegen import jit
 
 if TYPE_CHECKING:
-    from cenote.codegen.worker import Source
+    from cenote.codegen.worker import KernelSource
 
 
-def ir(kernel: Source, target: str = "") -> str:
+def ir(kernel: KernelSource, target: str = "") -> str:
     """LLVM IR of a kernel for a target ("avx512", "avx2", "generic"; "": the host's best), before LLVM touches it."""
     return kernel.emit(jit.named_target(target)).module()
 
 
-def assembly(kernel: Source, target: str = "") -> str:
+def assembly(kernel: KernelSource, target: str = "") -> str:
     """Machine code of a kernel, as text. Raises CodegenError when LLVM refuses the kernel."""
     return jit.assembly(kernel.emit(jit.named_target(target)))
 

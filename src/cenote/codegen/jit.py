@@ -30,7 +30,7 @@ from cenote.core.target import Target, choose_target
 
 if TYPE_CHECKING:
     from cenote.codegen.llvm import Emitted
-    from cenote.codegen.worker import Source
+    from cenote.codegen.worker import KernelSource
 
 _log = logging.getLogger(__name__)
 _guard = Guard()
@@ -116,7 +116,9 @@ def watching(progress: Progress) -> Iterator[None]:
         _watchers.remove(progress)
 
 
-def addresses(sources: Iterable[Source], target: Target, rest: Iterable[Source] = ()) -> dict[str, int]:
+def addresses(
+    sources: Iterable[KernelSource], target: Target, rest: Iterable[KernelSource] = ()
+) -> dict[str, int]:
     """Return addresses of kernels by symbol: from this process, the disk cache, the package, or built now; all are
     loaded at once.
 
@@ -151,7 +153,7 @@ def addresses(sources: Iterable[Source], target: Target, rest: Iterable[Source] 
     return known
 
 
-def _sought(sources: Iterable[Source], target: Target, found: dict[str, bytes]) -> list[Source]:
+def _sought(sources: Iterable[KernelSource], target: Target, found: dict[str, bytes]) -> list[KernelSource]:
     """Return the kernels that this process has not loaded and that are stored nowhere; object code of the others is
     put into `found`."""
     missing = []
@@ -165,7 +167,7 @@ def _sought(sources: Iterable[Source], target: Target, found: dict[str, bytes]) 
     return missing
 
 
-def _begin(sources: list[Source], target: Target) -> None:
+def _begin(sources: list[KernelSource], target: Target) -> None:
     """Compile kernels in a thread. A failure there occurs again, and is reported, where the kernels are requested."""
 
     def work() -> None:
@@ -178,7 +180,7 @@ def _begin(sources: list[Source], target: Target) -> None:
         threading.Thread(target=work, name="cenote-compile-rest", daemon=True).start()
 
 
-def _compile(missing: list[Source], target: Target, found: dict[str, bytes]) -> None:
+def _compile(missing: list[KernelSource], target: Target, found: dict[str, bytes]) -> None:
     total = len(missing)
 
     def done(symbol: str, code: bytes) -> None:
@@ -196,7 +198,7 @@ def _compile(missing: list[Source], target: Target, found: dict[str, bytes]) -> 
         done(source.symbol, code)
 
 
-def _object_code(source: Source, target: Target) -> bytes:
+def _object_code(source: KernelSource, target: Target) -> bytes:
     """Compile in this process. The main thread leaves it to another thread: Ctrl-C must not wait for LLVM, which
     takes 3 s for a large kernel. Then only the interpreter at exit, and the next user of LLVM, wait for that thread."""
     compile_now, emitted = _llvm().object_code, source.emit(target.of_level())

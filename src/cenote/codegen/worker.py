@@ -37,7 +37,7 @@ _FEW = 4  # kernels that are compiled sooner than a worker starts (0.3 s)
 _EACH = 3  # kernels that make another worker worth its start: 0.1 s each (AVX-512, the mean of 60)
 
 
-class Source(Protocol):
+class KernelSource(Protocol):
     """Protocol of things that a worker can turn into a kernel: picklable, with a symbol."""
 
     @property
@@ -60,18 +60,18 @@ def timed(symbol: str) -> Iterator[None]:
 
 
 def compile_in_processes(
-    sources: Sequence[Source], target: Target, done: Callable[[str, bytes], None]
-) -> list[Source]:
+    sources: Sequence[KernelSource], target: Target, done: Callable[[str, bytes], None]
+) -> list[KernelSource]:
     """Compile, calling `done(symbol, object code)` for each; return the sources that could not be compiled here.
 
     Raises CodegenError when LLVM refuses a kernel. A worker that cannot start or dies leaves its kernels to the
     caller.
     """
-    work, answers = deque(sources), SimpleQueue[tuple[Source, bytes | str | None] | None]()
+    work, answers = deque(sources), SimpleQueue[tuple[KernelSource, bytes | str | None] | None]()
     crew = [
         _Server(work, target, answers) for _ in range(min(physical_cores(), max(1, len(sources) // _EACH)))
     ]
-    left: list[Source] = []
+    left: list[KernelSource] = []
     running = sum(server.start() for server in crew)
     try:
         while running:  # here, not in the servers' threads: `done` may use locks that this thread holds
@@ -97,9 +97,9 @@ class _Server:
 
     def __init__(
         self,
-        work: deque[Source],
+        work: deque[KernelSource],
         target: Target,
-        answers: SimpleQueue[tuple[Source, bytes | str | None] | None],
+        answers: SimpleQueue[tuple[KernelSource, bytes | str | None] | None],
     ) -> None:
         self.work, self.target, self.answers = work, target, answers
         self.process: subprocess.Popen[bytes] | None = None

@@ -21,7 +21,7 @@ from cenote.runtime.steps import Slot, SlotKind
 Halo = tuple[tuple[int, int], ...]
 
 
-class Sharing:
+class SharedBuffers:
     """Buffers that are left once values share memory.
 
     `buffers` by the value that owns each (its root); `offsets` gives for every other value the one in which it lies,

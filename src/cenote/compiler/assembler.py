@@ -15,7 +15,7 @@ from cenote.compiler.placement import Buffer
 from cenote.compiler.schedule import Schedule
 from cenote.compiler.templates import Assembled, lifetimes, make_template
 from cenote.core.errors import errors_at
-from cenote.core.formulas.expressions import Formula
+from cenote.core.formulas.expressions import SizeFormula
 from cenote.core.target import Target
 from cenote.core.trace import Trace
 from cenote.core.types import Array
@@ -112,7 +112,7 @@ class Assembler:
             self.constants.arrays,
             [table for _, table in self.weights.tables.values()],
             arena,
-            trace.unknown(Formula(trace, "int", Formula(trace, "<", seconds, worth)), 0, 1),
+            trace.unknown(SizeFormula(trace, "int", SizeFormula(trace, "<", seconds, worth)), 0, 1),
         )
         return make_template(parts, launcher, trace, threads, self._shown(), self.memory.in_arena)
 

@@ -17,7 +17,7 @@ from typing import Any
 from cenote.compiler.barriers import Work
 from cenote.compiler.constants import Weights
 from cenote.compiler.work import Bytes, works_of
-from cenote.core.computed import SizedArray, Table
+from cenote.core.computed import ComputedArray, SizedArray
 from cenote.core.sizes import Size
 from cenote.core.trace import Trace
 from cenote.core.types import PLAIN, TensorType, dtype_name
@@ -30,7 +30,7 @@ from cenote.runtime.steps import Slot, SlotKind
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundCall:
     """Call whose addresses are in operands, by their numbers, and its work. `addresses` lists them: the position in
     `words`, the operand, and the distance in bytes from the operand's start."""
 
@@ -40,7 +40,7 @@ class Bound:
     addresses: tuple[tuple[int, int, int], ...]
 
     @staticmethod
-    def of(call: Call, work: Work) -> Bound:
+    def of(call: Call, work: Work) -> BoundCall:
         """Bind a call whose arguments are numbers and places."""
         words = tuple(word_of(argument) for argument in call.arguments)
         addresses = tuple(
@@ -48,7 +48,7 @@ class Bound:
             for position, word in enumerate(words)
             if isinstance(word, Slot) and word.is_operand
         )
-        return Bound(call, work, words, addresses)
+        return BoundCall(call, work, words, addresses)
 
     def at(self, slots: Sequence[Slot]) -> tuple[int | Slot, ...]:
         """Return the words for operands that lie in these slots."""
@@ -86,14 +86,14 @@ class Binder:
         self.graph, self.views, self.weights, self.trace = graph, views, weights, trace
         self._operands: dict[str, _Operand] = {}
         self._left = Counter(map(id, binds))  # nodes to come, by the id of their bind function
-        self._known: dict[int, dict[Hashable, tuple[Bound, ...]]] = {}
-        self._halos: dict[Hashable, Bound] = {}
+        self._known: dict[int, dict[Hashable, tuple[BoundCall, ...]]] = {}
+        self._halos: dict[Hashable, BoundCall] = {}
         self._kinds: dict[Hashable, int] = {}  # numbers of kinds of operands,
         self._kind_of: dict[tuple[int, ...], int] = {}  # and by the ids of what makes a view, which is kept
 
     def bind(
         self, node: Node, bind: Bind, temporaries: Sequence[View]
-    ) -> tuple[tuple[Bound, ...], list[Slot]]:
+    ) -> tuple[tuple[BoundCall, ...], list[Slot]]:
         """Return the calls of a node, and the slots of its operands: its inputs, its present outputs, and the
         temporaries."""
         operands = [self._operand(name) for name in node.inputs]
@@ -115,7 +115,7 @@ class Binder:
         operand = self._operand(root)
         if operand.like not in self._halos:
             view = replace(operand.view, slot=Slot(SlotKind.OPERAND, 0))
-            self._halos[operand.like] = Bound.of(zero_halo_call(view), Work())
+            self._halos[operand.like] = BoundCall.of(zero_halo_call(view), Work())
         halo = self._halos[operand.like]
         return halo.call, halo.at((operand.slot,))
 
@@ -146,12 +146,12 @@ class Binder:
 
     def _bound(
         self, node: Node, bind: Bind, operands: Sequence[_Operand], numbers: Sequence[int]
-    ) -> tuple[Bound, ...]:
+    ) -> tuple[BoundCall, ...]:
         views = [self._view(operand, number) for operand, number in zip(operands, numbers, strict=True)]
         split = len(node.inputs)
         calls = list(bind(views[:split], [view for view in views[split:] if view is not None]))
         works = self._works(node, calls, views)
-        return tuple(Bound.of(self._kept(call), work) for call, work in zip(calls, works, strict=True))
+        return tuple(BoundCall.of(self._kept(call), work) for call, work in zip(calls, works, strict=True))
 
     def _view(self, operand: _Operand, number: int) -> View | None:
         """Return the view of an operand at 0 of its own memory; of a constant its content, in its own place."""
@@ -185,7 +185,7 @@ class Binder:
         """Move arrays into the program's constants at once, so that their sources can be freed."""
 
         def placed(argument: Argument) -> Argument:
-            if isinstance(argument, Table):
+            if isinstance(argument, ComputedArray):
                 return View(TensorType.of(argument.value.dtype, ()), PLAIN, (), self.weights.table(argument))
             if not isinstance(argument, View) or argument.slot.kind is not SlotKind.CONSTANT:
                 return argument

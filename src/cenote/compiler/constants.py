@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.computed import SizedArray, Table
+from cenote.core.computed import ComputedArray, SizedArray
 from cenote.core.types import Array
 from cenote.kernels.base import Packed
 from cenote.runtime.memory import reserved_bytes
@@ -113,7 +113,7 @@ class Weights:
 
     def __init__(self, arrays: dict[str, Array], constants: Constants) -> None:
         self.arrays, self.constants = arrays, constants
-        self.tables: dict[str, tuple[int, Table]] = {}
+        self.tables: dict[str, tuple[int, ComputedArray]] = {}
         self._names = list(arrays)
         self._slots: dict[str, Slot] = {}
 
@@ -133,7 +133,7 @@ class Weights:
         kept = self.slot(self._names[slot.index])
         return Slot(kept.kind, kept.index, slot.offset)
 
-    def table(self, table: Table) -> Slot:
+    def table(self, table: ComputedArray) -> Slot:
         """Return the slot of an array that depends on sizes."""
         number, _ = self.tables.setdefault(table.code, (len(self.tables), table))
         return Slot(SlotKind.TABLE, number)

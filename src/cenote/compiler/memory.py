@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cenote.compiler.alias import Sharing
+from cenote.compiler.alias import SharedBuffers
 from cenote.compiler.placement import Buffer, live_peak, place
 from cenote.compiler.schedule import Schedule
 from cenote.core.errors import CapacityError
@@ -77,7 +77,7 @@ class _Planner:
         self.ranks, self.open_sizes = ranks, open_sizes
         self.graph: Graph = schedule.graph
         self.lowerings: tuple[Lowering | None, ...] = schedule.lowerings
-        self.shared = Sharing(schedule, self._wanted_halos())
+        self.shared = SharedBuffers(schedule, self._wanted_halos())
         self.bases: dict[str, Slot] = {}  # by the roots of buffers
         # By the ids of types and halos, which graph and buffers keep.
         self.geometries: dict[tuple[int, int, int], _Geometry] = {}

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from cenote.compiler.placement import ALIGN, Buffer
-from cenote.core.formulas.expressions import Formula, Symbolic
+from cenote.core.formulas.expressions import SizeFormula, Symbolic
 from cenote.core.sizes import Size, maximum, plain
 from cenote.core.trace import Trace
 from cenote.kernels.base import present
@@ -54,7 +54,7 @@ def _highest(ends: Mapping[Hashable, int], trace: Trace) -> int:
     if len(ends) < 2:
         return next(iter(ends.values()), 0)
     lows, highs = zip(*map(trace.bounds, ends.values()), strict=True)
-    made: int = trace.unknown(Formula(trace, "max", *ends.values()), max(lows), max(highs))
+    made: int = trace.unknown(SizeFormula(trace, "max", *ends.values()), max(lows), max(highs))
     return made
 
 

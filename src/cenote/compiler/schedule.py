@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from cenote.core.errors import errors_at
-from cenote.core.formulas.expressions import Formula
+from cenote.core.formulas.expressions import SizeFormula
 from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target
 from cenote.core.trace import Trace
@@ -55,7 +55,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Rival:
+class PricedLowering:
     """Lowering that may be the best for a node, and the seconds of the conversions that it needs."""
 
     option: Lowering
@@ -64,7 +64,7 @@ class Rival:
 
 # Function that picks one of several rivals, the first being the cost model's choice, with a reason; None leaves the
 # choice to the cost model.
-Decide = Callable[[Node, Sequence[TensorType | None], Sequence[Rival]], tuple[int, str] | None]
+Decide = Callable[[Node, Sequence[TensorType | None], Sequence[PricedLowering]], tuple[int, str] | None]
 
 
 def _others(best: Lowering, ranked: Sequence[Lowering]) -> Estimates:
@@ -108,7 +108,7 @@ class _Scheduler:
         self.converted: dict[tuple[str, int], str] = {}
         self.reorders: dict[Hashable, Lowering] = {}
         self.trace = trace
-        self.asked: dict[int, Mapping[str, Formula]] = {}  # questions, by the id of the candidate
+        self.asked: dict[int, Mapping[str, SizeFormula]] = {}  # questions, by the id of the candidate
         self.known: dict[Hashable, list[Lowering]] = {}
         self.of_objects: dict[tuple[int, ...], tuple[list[Lowering], object]] = {}
         self.candidates = [self._candidates(node) for node in graph.nodes]
@@ -195,7 +195,9 @@ class _Scheduler:
         most = math.inf if self._is_pinned(node) else _CLOSE * least
         close = [(total, options[index]) for total, index in ranked if total <= most]
         rivals = [
-            Rival(option, total - plain(option.seconds)) for total, option in close if option.alias is None
+            PricedLowering(option, total - plain(option.seconds))
+            for total, option in close
+            if option.alias is None
         ]
         if best.alias is not None:
             return best, "", ()

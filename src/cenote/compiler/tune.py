@@ -19,7 +19,7 @@ import numpy as np
 
 from cenote.codegen import cache, jit
 from cenote.compiler.compile import Plan, assemble
-from cenote.compiler.schedule import Decide, Rival, Schedule, shown_seconds
+from cenote.compiler.schedule import Decide, PricedLowering, Schedule, shown_seconds
 from cenote.core.errors import ArgumentError, CenoteError
 from cenote.core.options import TUNINGS
 from cenote.core.sizes import is_size, plain
@@ -104,7 +104,7 @@ class Pinned:
     def __init__(self, pins: Mapping[str, str], otherwise: Decide) -> None:
         self.pins, self.otherwise = pins, otherwise
 
-    def __call__(self, node: Node, types: Types, rivals: Sequence[Rival]) -> tuple[int, str] | None:
+    def __call__(self, node: Node, types: Types, rivals: Sequence[PricedLowering]) -> tuple[int, str] | None:
         wanted = self.pins.get(node.title)
         if wanted is None:
             return self.otherwise(node, types, rivals)
@@ -126,7 +126,7 @@ class Tuner:
         self.mode, self.measure = mode, measure
         self.known: dict[str, dict[str, float]] = {}  # measurements of this process, where there is no cache
 
-    def __call__(self, node: Node, types: Types, rivals: Sequence[Rival]) -> tuple[int, str] | None:
+    def __call__(self, node: Node, types: Types, rivals: Sequence[PricedLowering]) -> tuple[int, str] | None:
         """Return the index of the best rival and the measured times, or None."""
         if (
             self.mode == OFF
@@ -148,7 +148,7 @@ class Tuner:
         return best, f"measured: {shown_seconds(record[labels[best]])} against {others}"
 
     def _record(
-        self, node: Node, types: Types, rivals: Sequence[Rival], labels: Sequence[str]
+        self, node: Node, types: Types, rivals: Sequence[PricedLowering], labels: Sequence[str]
     ) -> dict[str, float]:
         """Return the seconds by label."""
         name = record_name(node, types)

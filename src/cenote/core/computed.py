@@ -7,8 +7,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from cenote.core.formulas.expressions import Formula, Symbolic
-from cenote.core.sizes import Real, Recorder, is_size
+from cenote.core.formulas.expressions import SizeFormula, Symbolic
+from cenote.core.sizes import SizeRecorder, SymbolicReal, is_size
 
 T = TypeVar("T")
 
@@ -34,9 +34,9 @@ class SizedArray(np.ndarray):
         """Trace of its Sizes."""
         return next(item.trace for item in self.reshape(-1) if is_size(item))
 
-    def table(self) -> Table:
+    def table(self) -> ComputedArray:
         """The array in its dtype, as a formula."""
-        return Table(self.owner, "array_of", tuple(self.reshape(-1)), self.kind.name, self.shape)
+        return ComputedArray(self.owner, "array_of", tuple(self.reshape(-1)), self.kind.name, self.shape)
 
     def at_hand(self) -> np.ndarray[Any, Any]:
         """Array for the shapes at hand."""
@@ -48,7 +48,7 @@ def has_sizes(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == object and any(map(is_size, value.reshape(-1)))
 
 
-class Table(Formula):
+class ComputedArray(SizeFormula):
     """Array that a function computes from Sizes."""
 
     __slots__ = ()
@@ -62,7 +62,7 @@ def computed(make: Callable[..., T], *arguments: Any) -> T:
     trace = _trace_of(arguments)
     if trace is None:
         return make(*arguments)
-    return cast(T, Table(trace, make, *arguments))
+    return cast(T, ComputedArray(trace, make, *arguments))
 
 
 def number_of(make: Callable[..., float], *arguments: Any) -> float:
@@ -70,7 +70,7 @@ def number_of(make: Callable[..., float], *arguments: Any) -> float:
     trace = _trace_of(arguments)
     if trace is None:
         return make(*arguments)
-    return cast(float, Real(trace, make, *arguments))
+    return cast(float, SymbolicReal(trace, make, *arguments))
 
 
 def whole_of(make: Callable[..., int], low: int, high: int, *arguments: Any) -> int:
@@ -78,7 +78,7 @@ def whole_of(make: Callable[..., int], low: int, high: int, *arguments: Any) -> 
     trace = _trace_of(arguments)
     if trace is None:
         return make(*arguments)
-    return cast(int, trace.unknown(Formula(trace, make, *arguments), low, high))
+    return cast(int, trace.unknown(SizeFormula(trace, make, *arguments), low, high))
 
 
 def known(ask: Callable[..., int], *arguments: Any, general: int | None = None) -> int:
@@ -87,14 +87,14 @@ def known(ask: Callable[..., int], *arguments: Any, general: int | None = None) 
     trace = _trace_of(arguments)
     if trace is None:
         return ask(*arguments)
-    asked = Formula(trace, ask, *arguments)
+    asked = SizeFormula(trace, ask, *arguments)
     answer: int = asked.value
     if answer != general:
-        trace.guard(Formula(trace, "==", asked, answer))
+        trace.guard(SizeFormula(trace, "==", asked, answer))
     return answer
 
 
-def _trace_of(x: Any) -> Recorder | None:
+def _trace_of(x: Any) -> SizeRecorder | None:
     if isinstance(x, Symbolic):
-        return cast(Recorder, x.trace)
+        return cast(SizeRecorder, x.trace)
     return next((found for item in x if (found := _trace_of(item))), None) if isinstance(x, tuple) else None

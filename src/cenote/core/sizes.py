@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from cenote.core.formulas.expressions import OPERATORS, Formula, OpenSizeError, Symbolic, at_hand
+from cenote.core.formulas.expressions import OPERATORS, OpenSizeError, SizeFormula, Symbolic, at_hand
 from cenote.core.formulas.polynomials import Terms, exact, plus, shown, times
 
 N = TypeVar("N", int, float)
@@ -28,7 +28,7 @@ INFINITE = 1 << 200
 _LONGEST = 400  # characters of a formula, beyond which it becomes an unknown of its own
 
 
-class Recorder(Protocol):
+class SizeRecorder(Protocol):
     """Protocol of the trace of Sizes (`trace.Trace`)."""
 
     shows_formulas: bool
@@ -36,13 +36,13 @@ class Recorder(Protocol):
     def bounds(self, size: Any) -> tuple[int, int]: ...
     def constant(self, value: int) -> Any: ...
     def fix(self, size: Any) -> int: ...
-    def guard(self, question: Formula, fixed: bool = False) -> None: ...
-    def name(self, formula: Formula) -> None: ...
+    def guard(self, question: SizeFormula, fixed: bool = False) -> None: ...
+    def name(self, formula: SizeFormula) -> None: ...
     def object(self, thing: Any) -> str: ...
     def polynomial(self, terms: Terms, value: int) -> Any: ...
     def quotient(self, size: Any, by: int) -> Any: ...
     def sum(self, a: Any, b: Any, sign: int) -> Any: ...
-    def unknown(self, formula: Formula, low: int, high: int) -> Any: ...
+    def unknown(self, formula: SizeFormula, low: int, high: int) -> Any: ...
 
 
 class Size(Symbolic):
@@ -51,7 +51,7 @@ class Size(Symbolic):
     __slots__ = ("terms", "trace", "value")
     __array_priority__ = -1.0  # between NumPy's numbers, which leave operations to a Size, and its arrays
 
-    def __init__(self, trace: Recorder, terms: Terms, value: int) -> None:
+    def __init__(self, trace: SizeRecorder, terms: Terms, value: int) -> None:
         self.trace, self.terms, self.value = trace, terms, value
 
     @property
@@ -63,7 +63,7 @@ class Size(Symbolic):
         """Return the result of an operation that gives a float."""
         if not is_number(other):
             return NotImplemented
-        return Real(self.trace, operation, *((other, self) if turned else (self, other)))
+        return SymbolicReal(self.trace, operation, *((other, self) if turned else (self, other)))
 
     # ---- polynomials ----------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Size(Symbolic):
             low, high = -INFINITE, INFINITE
         if isinstance(other, Size) and (parts := exact(self.terms, other.terms)) is not None:
             return self.trace.polynomial(parts, self.value // other.value)
-        return self.trace.unknown(Formula(self.trace, "//", self, other), low, high)
+        return self.trace.unknown(SizeFormula(self.trace, "//", self, other), low, high)
 
     def __rfloordiv__(self, other: Any) -> Any:
         if not _is_whole(other):
@@ -187,7 +187,7 @@ class Size(Symbolic):
         if not is_number(other):
             return cast(bool, NotImplemented)
         if not isinstance(other, Size) and not _is_whole(other):
-            return _asked(Formula(self.trace, question, self, other))
+            return _asked(SizeFormula(self.trace, question, self, other))
         difference = self - other
         if not isinstance(difference, Size):
             return bool(OPERATORS[question](difference, 0))
@@ -196,7 +196,7 @@ class Size(Symbolic):
         if known is not None:
             assert known == answer, (known, answer, self.trace.bounds(difference), difference)
             return known
-        return _asked(Formula(self.trace, question, difference, 0))
+        return _asked(SizeFormula(self.trace, question, difference, 0))
 
     def __index__(self) -> int:
         number: int = self.trace.fix(self)
@@ -230,13 +230,13 @@ class Size(Symbolic):
         raise OpenSizeError("a Size belongs to the trace that made it")
 
 
-class Real(Formula):
+class SymbolicReal(SizeFormula):
     """Float made of Sizes; its formula is evaluated for other sizes as it was for these, with the same rounding."""
 
     __slots__ = ()
     __array_priority__ = -1.0  # as of Size
 
-    def __init__(self, trace: Recorder, function: str | Callable[..., Any], *operands: Any) -> None:
+    def __init__(self, trace: SizeRecorder, function: str | Callable[..., Any], *operands: Any) -> None:
         super().__init__(trace, function, *operands)
         if len(self.code) > _LONGEST:
             trace.name(self)
@@ -244,7 +244,7 @@ class Real(Formula):
     def _with(self, other: Any, operation: str, turned: bool = False) -> Any:
         if not is_number(other):
             return NotImplemented
-        return Real(self.trace, operation, *((other, self) if turned else (self, other)))
+        return SymbolicReal(self.trace, operation, *((other, self) if turned else (self, other)))
 
     def __add__(self, other: Any) -> Any:
         return self._with(other, "+")
@@ -276,13 +276,13 @@ class Real(Formula):
     def __rfloordiv__(self, other: Any) -> Any:
         return self._with(other, "//", True)
 
-    def __neg__(self) -> Real:
-        return Real(self.trace, "neg", self)
+    def __neg__(self) -> SymbolicReal:
+        return SymbolicReal(self.trace, "neg", self)
 
     def _ask(self, other: Any, question: str) -> bool:
         if not is_number(other):
             return cast(bool, NotImplemented)
-        return _asked(Formula(self.trace, question, self, other))
+        return _asked(SizeFormula(self.trace, question, self, other))
 
     def __eq__(self, other: object) -> bool:
         return self._ask(other, "==")
@@ -303,15 +303,15 @@ class Real(Formula):
         return self != 0.0
 
     def __float__(self) -> float:
-        word = Formula(self.trace, "bits", self)  # distinguishes zeros of both signs and NaNs too
-        self.trace.guard(Formula(self.trace, "==", word, word.value), fixed=True)
+        word = SizeFormula(self.trace, "bits", self)  # distinguishes zeros of both signs and NaNs too
+        self.trace.guard(SizeFormula(self.trace, "==", word, word.value), fixed=True)
         return float(self.value)
 
     def __int__(self) -> int:
         return int(float(self))
 
     def _whole(self, function: str) -> Any:
-        return self.trace.unknown(Formula(self.trace, function, self), -INFINITE, INFINITE)
+        return self.trace.unknown(SizeFormula(self.trace, function, self), -INFINITE, INFINITE)
 
     def __floor__(self) -> Any:
         return self._whole("floor")
@@ -327,17 +327,17 @@ class Real(Formula):
         return self._whole("bits")
 
     def __repr__(self) -> str:
-        return f"Real({self.code} = {self.value})"
+        return f"SymbolicReal({self.code} = {self.value})"
 
 
-def _asked(question: Formula) -> bool:
+def _asked(question: SizeFormula) -> bool:
     """Return the answer; the compiled result depends on it from here on."""
     question.trace.guard(question)
     return bool(question.value)
 
 
 _WHOLE = int, np.integer
-_SIZES = Size, Real  # a union would be created anew for each of the hundreds of questions of a node
+_SIZES = Size, SymbolicReal  # a union would be created anew for each of the hundreds of questions of a node
 
 
 def _is_whole(x: object) -> bool:
@@ -351,7 +351,7 @@ def is_size(x: object) -> bool:
 
 def is_number(x: object) -> bool:
     """Whether x is a number, made of symbolic dimensions or not."""
-    return isinstance(x, Size | Real | int | float | np.integer | np.floating)
+    return isinstance(x, Size | SymbolicReal | int | float | np.integer | np.floating)
 
 
 def plain(x: N) -> N:
@@ -378,13 +378,13 @@ def minimum(a: N, b: N) -> N:
 
 
 def _extreme(name: str, a: Any, b: Any) -> Any:
-    trace: Recorder = (a if is_size(a) else b).trace
+    trace: SizeRecorder = (a if is_size(a) else b).trace
     if not all(isinstance(x, Size) or _is_whole(x) for x in (a, b)):
-        return Real(trace, name, a, b)
+        return SymbolicReal(trace, name, a, b)
     low, high = trace.bounds(a - b)
     if low >= 0 or high <= 0:
         return a if (low >= 0) == (name == "max") else b
     better = max if name == "max" else min
     bounds = [trace.bounds(x) for x in (a, b)]
     ends = better(bounds[0][0], bounds[1][0]), better(bounds[0][1], bounds[1][1])
-    return trace.unknown(Formula(trace, name, a, b), *ends)
+    return trace.unknown(SizeFormula(trace, name, a, b), *ends)

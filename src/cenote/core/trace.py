@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.computed import SizedArray, Table
+from cenote.core.computed import ComputedArray, SizedArray
 from cenote.core.formulas.checks import check_texts, checks_formulas
-from cenote.core.formulas.expressions import Formula, Given, Symbolic
+from cenote.core.formulas.expressions import Given, SizeFormula, Symbolic
 from cenote.core.formulas.polynomials import Terms, plus, valued
-from cenote.core.sizes import INFINITE, Real, Size
+from cenote.core.sizes import INFINITE, Size, SymbolicReal
 
 _MOST = 1 << 20  # largest value of a symbolic dimension; larger ones are compiled separately
 _MOST_TERMS = 48  # most terms of a polynomial; a longer one becomes an unknown of its own
@@ -32,7 +32,7 @@ class Trace:
         self.values: list[Any] = []  # and their values for the shapes at hand
         self._bounds: list[tuple[int, int]] = []
         self._known: dict[str, int] = {}
-        self.guards: dict[str, Formula] = {}  # questions by their texts; their values are the answers
+        self.guards: dict[str, SizeFormula] = {}  # questions by their texts; their values are the answers
         self.fixed: dict[str, str] = {}  # places where sizes had to be numbers, by the question
         self.objects: list[Any] = []  # functions and arrays that formulas name: K[0], K[1] …
         self._place_of: dict[int, int] = {}
@@ -44,13 +44,13 @@ class Trace:
         self.dimensions += 1
         return self.unknown(Given(self, "d", self.dimensions - 1, value), 1, _MOST)
 
-    def unknown(self, formula: Formula | Given, low: int, high: int) -> Any:
+    def unknown(self, formula: SizeFormula | Given, low: int, high: int) -> Any:
         """Return a whole number that is not a polynomial of others."""
         index = self.define(formula)
         self._bounds[index] = low, high
         return Size(self, (((index,), 1),), formula.value)
 
-    def define(self, formula: Formula | Given) -> int:
+    def define(self, formula: SizeFormula | Given) -> int:
         """Return the number of a variable with this formula."""
         index = self._known.get(formula.code)
         if index is None:
@@ -61,7 +61,7 @@ class Trace:
             self._bounds.append((-INFINITE, INFINITE))
         return index
 
-    def name(self, formula: Formula) -> None:
+    def name(self, formula: SizeFormula) -> None:
         """Make the formula a variable: its text is the variable's name from here on."""
         formula.code = f"u{self.define(formula)}"
 
@@ -73,16 +73,16 @@ class Trace:
             self.objects.append(thing)
         return f"K[{index}]"
 
-    def elements(self, whole: Table, kind: Any) -> Any:
+    def elements(self, whole: ComputedArray, kind: Any) -> Any:
         """Return an array whose elements are unknown numbers, from the formula of the array."""
         shape = whole.value.shape
         self.name(whole)
-        self.guard(Formula(self, "==", Formula(self, "shape_of", whole), shape))
+        self.guard(SizeFormula(self, "==", SizeFormula(self, "shape_of", whole), shape))
         sizes: list[Any] = []
         for index in range(whole.value.size):
-            element = Real(self, "element", whole, index)
+            element = SymbolicReal(self, "element", whole, index)
             if not isinstance(element.value, float):
-                element = self.unknown(Formula(self, "int", element), -INFINITE, INFINITE)
+                element = self.unknown(SizeFormula(self, "int", element), -INFINITE, INFINITE)
             else:
                 self.name(element)
             sizes.append(element)
@@ -104,7 +104,7 @@ class Trace:
             return terms[0][1]
         if len(terms) > _MOST_TERMS:
             size = Size(self, terms, value)
-            return self.unknown(Formula(self, "int", size), *self.bounds(size))
+            return self.unknown(SizeFormula(self, "int", size), *self.bounds(size))
         return Size(self, terms, value)
 
     def sum(self, a: Size, b: Size, sign: int) -> Any:
@@ -123,7 +123,7 @@ class Trace:
         low, high = self.bounds(inside)
         if low >= 0 and high < by:
             return self.polynomial(even, value)
-        part = self.unknown(Formula(self, "//", inside, by), low // by, high // by)
+        part = self.unknown(SizeFormula(self, "//", inside, by), low // by, high // by)
         return part + self.polynomial(even, value - part.value)
 
     def bounds(self, size: Any) -> tuple[int, int]:
@@ -153,7 +153,7 @@ class Trace:
             low, high = low + min(ends), high + max(ends)
         return max(low, -INFINITE), min(high, INFINITE)
 
-    def guard(self, question: Formula, fixed: bool = False) -> None:
+    def guard(self, question: SizeFormula, fixed: bool = False) -> None:
         """Restrict the result to sizes for which this question has the answer that it has for the shapes at hand."""
         if question.code not in self.guards:
             self.guards[question.code] = question
@@ -170,7 +170,7 @@ class Trace:
             self.shows_formulas = False
 
     @contextlib.contextmanager
-    def apart(self) -> Iterator[dict[str, Formula]]:
+    def apart(self) -> Iterator[dict[str, SizeFormula]]:
         """Keep questions of this context apart: they restrict nothing, unless they are given to `adopt`."""
         outside, self.guards = self.guards, {}
         try:
@@ -178,7 +178,7 @@ class Trace:
         finally:
             self.guards = outside
 
-    def adopt(self, guards: Mapping[str, Formula]) -> None:
+    def adopt(self, guards: Mapping[str, SizeFormula]) -> None:
         """Add questions that were kept apart."""
         for text, question in guards.items():
             self.guards.setdefault(text, question)
@@ -186,7 +186,7 @@ class Trace:
     def fix(self, size: Size) -> int:
         """Restrict the result to the present value of a size."""
         value: int = size.value
-        self.guard(Formula(self, "==", size, value), fixed=True)
+        self.guard(SizeFormula(self, "==", size, value), fixed=True)
         return value
 
     def source(

@@ -12,7 +12,7 @@ from cenote.core.files import reading
 from cenote.core.options import FORMATS, Format
 from cenote.core.options.checks import OneOf
 from cenote.frontends.imported import Ends, ImportedModel
-from cenote.frontends.wire import BytesSource, FileSource, IrregularError, Source, Span, fields_of
+from cenote.frontends.wire import ByteRange, ByteSource, BytesSource, FileSource, IrregularError, fields_of
 
 _ONNX_GRAPH, _META_GRAPHS, _SAVER = 7, 2, 3
 _LAYERS = re.compile(rb'\s*\{\s*"format"\s*:\s*"cenote-layers"')
@@ -99,7 +99,12 @@ def _from_path(
 
 
 def _from_open(
-    path: Path, source: Source, form: Format, signature: str | None, problems: list[str] | None, ends: Ends
+    path: Path,
+    source: ByteSource,
+    form: Format,
+    signature: str | None,
+    problems: list[str] | None,
+    ends: Ends,
 ) -> ImportedModel:
     if form == "layers":
         from cenote.frontends.parameters.reader import load_layers
@@ -115,7 +120,7 @@ def _from_open(
 
 
 def _from_source(
-    source: Source, form: Format, signature: str | None, problems: list[str] | None, ends: Ends
+    source: ByteSource, form: Format, signature: str | None, problems: list[str] | None, ends: Ends
 ) -> ImportedModel:
     if form == "tflite":
         from cenote.frontends.tflite.reader import load_tflite
@@ -152,7 +157,7 @@ def format_of_file(source: Any) -> Format | None:
         return "savedmodel" if Path(source).name == "saved_model.pb" else format_of(FileSource(file))
 
 
-def format_of(source: Source) -> Format:
+def format_of(source: ByteSource) -> Format:
     """Return the format of a file; an unknown file is left to ONNX's front end to refuse."""
     start = source.read(0, 64)
     if start[4:8] == b"TFL3":
@@ -181,14 +186,14 @@ def is_graph_text(start: bytes) -> bool:
     return start.lstrip().startswith((b"node {", b"node{", b"versions {", b"library {"))
 
 
-def _first_fields(source: Source) -> set[tuple[int, bool]]:
+def _first_fields(source: ByteSource) -> set[tuple[int, bool]]:
     """Return the numbers of a file's first fields, and whether each holds bytes."""
     fields: set[tuple[int, bool]] = set()
     offset = 0
     for _ in range(_LOOKED_AT):
         if offset >= source.size:
             break
-        field = fields_of(source, Span(offset, source.size - offset), most=1)[0]
+        field = fields_of(source, ByteRange(offset, source.size - offset), most=1)[0]
         fields.add((field.number, field.content is not None))
         offset = field.whole.end
     return fields

@@ -21,14 +21,14 @@ from cenote.core.errors import CenoteError, InputError, MissingFileError, ModelE
 from cenote.core.files import reading
 from cenote.core.types import Declared, Dimension
 from cenote.frontends.imported import Ends, ImportedModel
-from cenote.frontends.onnx_nodes import Importer
+from cenote.frontends.onnx_nodes import OnnxImporter
 from cenote.frontends.onnx_order import where
 from cenote.frontends.onnx_outputs import declared_outputs
 from cenote.frontends.onnx_schema import STANDARD, check_opset, domain_of, opset_range
-from cenote.frontends.onnx_scope import Scope
+from cenote.frontends.onnx_scope import OnnxScope
 from cenote.frontends.onnx_tensors import Tensors, dtype_of
 from cenote.frontends.onnx_wire import split
-from cenote.frontends.wire import BytesSource, FileSource, Source
+from cenote.frontends.wire import ByteSource, BytesSource, FileSource
 from cenote.graph.graph import Graph
 
 Contents = Mapping[int, NDArray[np.uint8]]
@@ -103,7 +103,7 @@ def _parse(source: Any) -> tuple[Any, Contents, Path | None]:
     )
 
 
-def _read(source: Source) -> tuple[Any, Contents]:
+def _read(source: ByteSource) -> tuple[Any, Contents]:
     if not source.size:
         raise ModelError("the file is empty")
     parts = split(source)
@@ -122,8 +122,8 @@ def _import(
     opsets = _opsets(model)
     graph = model.graph
     kinds = {value.name: value.type for value in (*graph.input, *graph.value_info)}
-    importer = Importer(model.functions, Tensors(folder), kinds, problems, bool(ends))
-    scope = Scope(opsets)
+    importer = OnnxImporter(model.functions, Tensors(folder), kinds, problems, bool(ends))
+    scope = OnnxScope(opsets)
     importer.add_initializers(graph, scope, contents)
     inputs = []
     for value in graph.input:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.types import Array, Declared
-from cenote.frontends.onnx_scope import Adder, Scope
+from cenote.frontends.onnx_scope import Adder, OnnxScope
 from cenote.frontends.onnx_tensors import attribute_value, dtype_of
 from cenote.graph.conditional import branch_node, refusal
 from cenote.graph.graph import Node
@@ -26,7 +26,7 @@ _LISTS = (
 )
 
 
-def add_branch(importer: Adder, node: Any, attributes: Sequence[Any], scope: Scope) -> None:
+def add_branch(importer: Adder, node: Any, attributes: Sequence[Any], scope: OnnxScope) -> None:
     """Add an If: the chosen branch in its place where the condition is constant, else a node that holds both."""
     condition = scope.resolve(node.input[0])
     known = importer.constants.get(condition)
@@ -54,7 +54,7 @@ def add_branch(importer: Adder, node: Any, attributes: Sequence[Any], scope: Sco
 
 
 def _branch_body(
-    importer: Adder, node: Any, name: str, graph: Any, made: Sequence[str], scope: Scope
+    importer: Adder, node: Any, name: str, graph: Any, made: Sequence[str], scope: OnnxScope
 ) -> tuple[Node, ...] | UnsupportedError:
     """Return the nodes of a branch, or the error that prevents them: the model may never take the branch."""
     outside, importer.nodes = importer.nodes, []
@@ -68,7 +68,7 @@ def _branch_body(
 
 
 def _choice(
-    importer: Adder, node: Any, name: str, graph: Any, made: Sequence[str], scope: Scope, direct: bool
+    importer: Adder, node: Any, name: str, graph: Any, made: Sequence[str], scope: OnnxScope, direct: bool
 ) -> None:
     """Add a branch's nodes; its outputs become the values `made`; `direct`: written by the nodes themselves if
     possible."""
@@ -81,7 +81,7 @@ def _choice(
     importer.connect(outputs, body)
 
 
-def add_loop(importer: Adder, node: Any, attributes: Sequence[Any], opset: int, scope: Scope) -> None:
+def add_loop(importer: Adder, node: Any, attributes: Sequence[Any], opset: int, scope: OnnxScope) -> None:
     """Add a Loop, Scan or SequenceMap. Raises ModelError where body and node do not fit."""
     graph = next((item.g for item in attributes if item.name == "body"), None)
     if graph is None:
@@ -143,7 +143,7 @@ def _check_counts(node: Any, body: Body, values: Mapping[str, Any], opset: int) 
         )
 
 
-def _body(importer: Adder, node: Any, graph: Any, scope: Scope) -> Body:
+def _body(importer: Adder, node: Any, graph: Any, scope: OnnxScope) -> Body:
     """Return a body with its nodes; values that it reads from outside are captured, constants are its own."""
     outside, importer.nodes = importer.nodes, []
     try:
@@ -168,7 +168,7 @@ def _body(importer: Adder, node: Any, graph: Any, scope: Scope) -> Body:
     return Body(graph.name or node.op_type, formals, captured, nodes, outputs, constants, declared)
 
 
-def _outputs(importer: Adder, names: Sequence[str], scope: Scope) -> tuple[str, ...]:
+def _outputs(importer: Adder, names: Sequence[str], scope: OnnxScope) -> tuple[str, ...]:
     """Return the values of a body's outputs, each made by a node and none twice: copies where the file passes on
     others."""
     made = {name for node in importer.nodes for name in node.outputs}

@@ -25,7 +25,7 @@ from cenote.frontends.onnx_schema import (
     schema_of,
     unsupported_operator,
 )
-from cenote.frontends.onnx_scope import Scope
+from cenote.frontends.onnx_scope import OnnxScope
 from cenote.frontends.onnx_tensors import Tensors, attribute_value, constant_value
 from cenote.graph.conditional import Refused
 from cenote.graph.graph import Node
@@ -39,7 +39,7 @@ DEEPEST_CALL = 48
 MOST_INLINED = 100_000
 
 
-class Importer:
+class OnnxImporter:
     """Collector of the nodes and constants of one model. `kinds` are the declared TypeProtos by value."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Importer:
         # Number of nodes of an inlined call of a function, by the function's id.
         self.sizes: dict[int, int] = {}
 
-    def add_nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
+    def add_nodes(self, nodes: Sequence[Any], scope: OnnxScope) -> None:
         """Import nodes in order; errors name the node."""
         for node in ordered(nodes, lambda name: scope.find(name) is not None):
             count = len(self.nodes)
@@ -84,7 +84,7 @@ class Importer:
                     raise located from error
                 self._leave_out(node, str(located), scope, count)
 
-    def _leave_out(self, node: Any, reason: str, scope: Scope, count: int) -> None:
+    def _leave_out(self, node: Any, reason: str, scope: OnnxScope, count: int) -> None:
         """Add a placeholder for an unsupported node; there were `count` nodes before its import was tried."""
         if self.problems is not None:
             self.problems.append(reason)
@@ -93,7 +93,7 @@ class Importer:
         inputs = tuple(scope.find(name) or "" for name in node.input)
         self.nodes.append(Node(Refused(reason), inputs, made, node.name))
 
-    def define(self, name: str, scope: Scope) -> str:
+    def define(self, name: str, scope: OnnxScope) -> str:
         """Return the graph's name for a value that a node of the scope makes."""
         if not name:
             return ""
@@ -110,7 +110,7 @@ class Importer:
         self.taken.add(unused)
         return unused
 
-    def _add_node(self, node: Any, scope: Scope) -> None:
+    def _add_node(self, node: Any, scope: OnnxScope) -> None:
         domain = domain_of(node.domain)
         attributes = _bound(node.attribute, scope)
         function = self.functions.get((domain, node.op_type, getattr(node, "overload", "")))
@@ -143,7 +143,7 @@ class Importer:
         attributes: Sequence[Any],
         domain: str,
         opset: int,
-        scope: Scope,
+        scope: OnnxScope,
         axis: int | None = None,
     ) -> None:
         """Add the node of an operator with a decoder. `axis`: where the second input's axes begin in the first's."""
@@ -198,7 +198,9 @@ class Importer:
                 self.constants[read[-1]] = np.asarray(item)
         self.nodes.append(Node(op, trimmed(read), made, label))
 
-    def _expand(self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: Scope) -> None:
+    def _expand(
+        self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: OnnxScope
+    ) -> None:
         """Add an operator without a decoder by the function body that ONNX defines for it, if there is one."""
         function = self._standard_function(node, attributes, domain, opset, scope)
         if function is None:
@@ -221,7 +223,7 @@ class Importer:
             raise UnsupportedError(f"{missing}; its definition by other operators fails: {error}") from error
 
     def _standard_function(
-        self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: Scope
+        self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: OnnxScope
     ) -> Any | None:
         if is_microsoft(domain, node.op_type):
             return written_out(node, {item.name: content(item) for item in attributes})
@@ -251,7 +253,7 @@ class Importer:
             raise ModelError(f"{node.op_type} cannot be written out for these inputs: {error}") from error
         return onnx.FunctionProto.FromString(body)
 
-    def _call(self, node: Any, function: Any, attributes: Sequence[Any], scope: Scope) -> None:
+    def _call(self, node: Any, function: Any, attributes: Sequence[Any], scope: OnnxScope) -> None:
         """Add a node that calls a function of the model. The inlined nodes are counted before any is added."""
         if scope.depth == 0:
             self._count(self._size(function, 0))
@@ -290,7 +292,12 @@ class Importer:
         return 1 + inner + (0 if called is None else self._size(called, depth + 1))
 
     def _inline(
-        self, node: Any, function: Any, attributes: Sequence[Any], opsets: Mapping[str, int], caller: Scope
+        self,
+        node: Any,
+        function: Any,
+        attributes: Sequence[Any],
+        opsets: Mapping[str, int],
+        caller: OnnxScope,
     ) -> None:
         """Put a function's body in place of the node that calls it."""
         if caller.depth >= DEEPEST_CALL:
@@ -311,7 +318,7 @@ class Importer:
             formal: self.define(name, caller)
             for formal, name in zip(function.output, node.output, strict=False)
         }
-        body = Scope(
+        body = OnnxScope(
             opsets=opsets,
             prefix=f"{caller.prefix}{node.name or node.op_type}/",
             names=dict(zip(function.input, actual, strict=True)),
@@ -322,7 +329,9 @@ class Importer:
         self.add_nodes(function.node, body)
         self.connect([*made.items()], body)
 
-    def add_initializers(self, graph: Any, scope: Scope, contents: Mapping[int, Array] | None = None) -> None:
+    def add_initializers(
+        self, graph: Any, scope: OnnxScope, contents: Mapping[int, Array] | None = None
+    ) -> None:
         """Add a graph's weights as constants. `contents` holds raw bytes that are not in the messages."""
         if graph.sparse_initializer:
             raise UnsupportedError("sparse initializers are not supported; save the model with dense ones")
@@ -335,7 +344,7 @@ class Importer:
             array = self.tensors.array(tensor, what, (contents or {}).get(index))
             self.constants[self.define(tensor.name, scope)] = array
 
-    def connect(self, made: Sequence[tuple[str, str]], body: Scope) -> None:
+    def connect(self, made: Sequence[tuple[str, str]], body: OnnxScope) -> None:
         """Give the caller its values where the body passes on a value that it did not make itself."""
         for formal, value in made:
             if not value:
@@ -348,7 +357,7 @@ class Importer:
                 self.nodes.append(Node(op, (source,), (value,)))
 
 
-def _bound(attributes: Sequence[Any], scope: Scope) -> list[Any]:
+def _bound(attributes: Sequence[Any], scope: OnnxScope) -> list[Any]:
     """Return attributes with references to the function's own attributes filled in; unset optional ones are left
     out."""
     bound = []

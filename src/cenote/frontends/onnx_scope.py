@@ -13,7 +13,7 @@ from cenote.graph.graph import Node
 
 
 @dataclass
-class Scope:
+class OnnxScope:
     """The meaning of names in one graph, function body or branch.
 
     `names` maps a name of the file to a value of the graph; `wanted` gives names of outputs that the caller
@@ -25,21 +25,21 @@ class Scope:
     names: dict[str, str] = field(default_factory=dict)
     wanted: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, Any] | None = None
-    parent: Scope | None = None
+    parent: OnnxScope | None = None
     depth: int = 0
 
     def find(self, name: str) -> str | None:
         """Return the value that a name stands for; None when there is none."""
-        scope: Scope | None = self
+        scope: OnnxScope | None = self
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
             scope = scope.parent
         return None
 
-    def inside(self, prefix: str, wanted: Mapping[str, str] | None = None) -> Scope:
+    def inside(self, prefix: str, wanted: Mapping[str, str] | None = None) -> OnnxScope:
         """Return the scope of a graph inside of this one."""
-        return Scope(
+        return OnnxScope(
             self.opsets,
             prefix,
             wanted=wanted or {},
@@ -63,12 +63,12 @@ class Adder(Protocol):
     constants: dict[str, Array]
     tensors: Tensors
 
-    def add_nodes(self, nodes: Sequence[Any], scope: Scope) -> None: ...
+    def add_nodes(self, nodes: Sequence[Any], scope: OnnxScope) -> None: ...
 
-    def add_initializers(self, graph: Any, scope: Scope) -> None: ...
+    def add_initializers(self, graph: Any, scope: OnnxScope) -> None: ...
 
-    def define(self, name: str, scope: Scope) -> str: ...
+    def define(self, name: str, scope: OnnxScope) -> str: ...
 
     def unused(self, name: str) -> str: ...
 
-    def connect(self, made: Sequence[tuple[str, str]], body: Scope) -> None: ...
+    def connect(self, made: Sequence[tuple[str, str]], body: OnnxScope) -> None: ...

@@ -15,35 +15,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cenote.frontends.wire import SMALL, IrregularError, Source, Span, delimited, fields_of, join
+from cenote.frontends.wire import SMALL, ByteRange, ByteSource, IrregularError, delimited, fields_of, join
 
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitModel:
     """`skeleton`: a ModelProto without the large weights; `weights`: their places in the file, by position among the
     graph's initializers."""
 
     skeleton: bytes
-    weights: dict[int, Span]
+    weights: dict[int, ByteRange]
 
 
-def split(source: Source) -> Split:
+def split(source: ByteSource) -> SplitModel:
     """Return the skeleton and the weights of an ONNX file; all bytes and no weights when the file is irregular."""
     try:
         return _split_model(source)
     except IrregularError:
-        return Split(source.read(0, source.size), {})
+        return SplitModel(source.read(0, source.size), {})
 
 
-def _split_model(source: Source) -> Split:
-    model = fields_of(source, Span(0, source.size))
+def _split_model(source: ByteSource) -> SplitModel:
+    model = fields_of(source, ByteRange(0, source.size))
     graphs = [field for field in model if field.number == GRAPH]
     if len(graphs) != 1 or graphs[0].content is None:
         raise IrregularError
-    weights: dict[int, Span] = {}
-    pieces: list[Span | bytes] = []
+    weights: dict[int, ByteRange] = {}
+    pieces: list[ByteRange | bytes] = []
     position = 0
     for field in fields_of(source, graphs[0].content):
         if field.number != INITIALIZER or field.content is None:
@@ -58,10 +58,10 @@ def _split_model(source: Source) -> Split:
         position += 1
     graph = delimited(GRAPH, join(source, pieces))
     outside = [field.whole for field in model if field.number != GRAPH]
-    return Split(join(source, [*outside, graph]), weights)
+    return SplitModel(join(source, [*outside, graph]), weights)
 
 
-def _without_raw_data(source: Source, tensor: Span) -> tuple[bytes, Span] | None:
+def _without_raw_data(source: ByteSource, tensor: ByteRange) -> tuple[bytes, ByteRange] | None:
     """Return a TensorProto's bytes without raw_data, and the place of that; None when it has none or it is small."""
     fields = fields_of(source, tensor)
     raw = [field for field in fields if field.number == RAW_DATA]

@@ -37,7 +37,7 @@ def sliced(
 
 
 @dataclass
-class Strided:
+class ResolvedSlice:
     """A resolved strided slice: the cut, then the axes to drop, then the places of new axes.
 
     Axes before an ellipsis count from the front, those after it from the back.
@@ -53,12 +53,12 @@ class Strided:
 
 def strided(
     begin: Sequence[int], end: Sequence[int], steps: Sequence[int], masks: Mapping[str, int]
-) -> Strided:
+) -> ResolvedSlice:
     """Resolve a strided slice; `masks` are begin, end, ellipsis, new_axis, shrink, each with a bit per position.
 
     Raises ModelError for a step of 0.
     """
-    result, count = Strided(), len(begin)
+    result, count = ResolvedSlice(), len(begin)
 
     def is_set(mask: str, place: int) -> bool:
         return bool(masks.get(mask, 0) >> place & 1)
@@ -82,7 +82,7 @@ def strided(
 
 
 def _cut(
-    result: Strided,
+    result: ResolvedSlice,
     place: int,
     axis: int,
     begin: Sequence[int],
@@ -108,7 +108,7 @@ def _cut(
         result.axes.append(axis)
 
 
-def apply_strided(builder: GraphBuilder, value: str, cut: Strided, name: str = "") -> str:
+def apply_strided(builder: GraphBuilder, value: str, cut: ResolvedSlice, name: str = "") -> str:
     """Add the operators of a strided slice."""
     if cut.axes:
         value = sliced(builder, value, cut.starts, cut.ends, cut.axes, cut.steps)

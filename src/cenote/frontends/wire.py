@@ -23,7 +23,7 @@ _PIECE = 2 << 20
 SMALL = 4096
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Random access to a file's bytes."""
 
     size: int
@@ -36,7 +36,7 @@ class Source(Protocol):
         """Return some bytes as an array; fewer at the end of the file."""
         ...
 
-    def arrays(self, spans: Sequence[Span]) -> list[NDArray[np.uint8]]:
+    def arrays(self, spans: Sequence[ByteRange]) -> list[NDArray[np.uint8]]:
         """Return several arrays, read on all cores."""
         ...
 
@@ -53,9 +53,9 @@ class FileSource:
         return self.file.read(length)
 
     def array(self, offset: int, length: int) -> NDArray[np.uint8]:
-        return self.arrays([Span(offset, length)])[0]
+        return self.arrays([ByteRange(offset, length)])[0]
 
-    def arrays(self, spans: Sequence[Span]) -> list[NDArray[np.uint8]]:
+    def arrays(self, spans: Sequence[ByteRange]) -> list[NDArray[np.uint8]]:
         arrays = [np.empty(max(0, min(span.length, self.size - span.offset)), np.uint8) for span in spans]
         pieces = [
             (array[at : at + _PIECE].data, span.offset + at)
@@ -86,12 +86,12 @@ class BytesSource:
     def array(self, offset: int, length: int) -> NDArray[np.uint8]:
         return np.frombuffer(self.content, np.uint8)[offset : offset + length]
 
-    def arrays(self, spans: Sequence[Span]) -> list[NDArray[np.uint8]]:
+    def arrays(self, spans: Sequence[ByteRange]) -> list[NDArray[np.uint8]]:
         return [self.array(span.offset, span.length) for span in spans]
 
 
 @dataclass(frozen=True)
-class Span:
+class ByteRange:
     """Bytes offset..offset+length-1 of a source."""
 
     offset: int
@@ -111,11 +111,11 @@ class Field:
     """One field of a message: all its bytes, and its content if it is length-delimited."""
 
     number: int
-    whole: Span
-    content: Span | None
+    whole: ByteRange
+    content: ByteRange | None
 
 
-def fields_of(source: Source, message: Span, most: int = 1 << 40) -> list[Field]:
+def fields_of(source: ByteSource, message: ByteRange, most: int = 1 << 40) -> list[Field]:
     """Return the fields of a message, in order; the first ones where there are more than `most`."""
     fields: list[Field] = []
     offset = message.offset
@@ -128,7 +128,7 @@ def fields_of(source: Source, message: Span, most: int = 1 << 40) -> list[Field]
             _, used = varint(header, used)
         elif kind == BYTES:
             length, used = varint(header, used)
-            content = Span(offset + used, length)
+            content = ByteRange(offset + used, length)
             used += length
         elif kind in (FIXED32, FIXED64):
             used += 4 if kind == FIXED32 else 8
@@ -136,7 +136,7 @@ def fields_of(source: Source, message: Span, most: int = 1 << 40) -> list[Field]
             raise IrregularError
         if offset + used > message.end:
             raise IrregularError
-        fields.append(Field(tag >> 3, Span(offset, used), content))
+        fields.append(Field(tag >> 3, ByteRange(offset, used), content))
         offset += used
     return fields
 
@@ -165,17 +165,17 @@ def delimited(number: int, content: bytes) -> bytes:
     return bytes(header) + content
 
 
-def join(source: Source, pieces: Sequence[Span | bytes]) -> bytes:
+def join(source: ByteSource, pieces: Sequence[ByteRange | bytes]) -> bytes:
     """Return the bytes of all pieces; neighbouring spans are read at once."""
     parts: list[bytes] = []
-    run: Span | None = None
+    run: ByteRange | None = None
     for piece in [*pieces, b""]:
-        if isinstance(piece, Span) and run is not None and run.end == piece.offset:
-            run = Span(run.offset, run.length + piece.length)
+        if isinstance(piece, ByteRange) and run is not None and run.end == piece.offset:
+            run = ByteRange(run.offset, run.length + piece.length)
             continue
         if run is not None:
             parts.append(source.read(run.offset, run.length))
-        run = piece if isinstance(piece, Span) else None
+        run = piece if isinstance(piece, ByteRange) else None
         if isinstance(piece, bytes):
             parts.append(piece)
     return b"".join(parts)

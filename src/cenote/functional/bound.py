@@ -11,7 +11,7 @@ from cenote.kernels.base import Call, View
 from cenote.ops.base import Arrays, Bind, Lowering, Op, Types
 
 
-class Bound(Op):
+class BoundOperator(Op):
     """`op` with constants (None: absent) at some of its inputs; the inputs left are numbered on."""
 
     def __init__(self, op: Op, constants: Mapping[int, Array | None]) -> None:

@@ -8,7 +8,7 @@ from cenote.compiler.compile import Compilation, compile_graph
 from cenote.core import settings
 from cenote.core.load_options import LoadOptions
 from cenote.core.types import Array, Declared, TensorType
-from cenote.functional.bound import Bound
+from cenote.functional.bound import BoundOperator
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Op, Types
 from cenote.runtime.program import Program
@@ -31,7 +31,7 @@ def compiled_program(
         zip(made, outputs, strict=True)
     )
     constants: dict[str, Array] = {}
-    if isinstance(op, Bound):  # passes know the operator within
+    if isinstance(op, BoundOperator):  # passes know the operator within
         places = op.names(names)
         constants = {f"constant{i}": value for i, value in op.constants.items() if value is not None}
         op, names = op.op, [*places]

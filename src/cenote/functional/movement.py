@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import TensorType
 from cenote.functional.arguments import Operation, Types, choice, plain, whole, whole_numbers
-from cenote.functional.bound import Bound
+from cenote.functional.bound import BoundOperator
 from cenote.functional.dispatch import call
 from cenote.functional.kinds import Array, Count, Kind, Name, Whole, Wholes
 from cenote.functional.record import function, public
@@ -21,7 +21,7 @@ from cenote.functional.scalars import number, number_as
 from cenote.functional.types import A
 from cenote.ops.base import Op
 from cenote.ops.checks import int64s, normalize_axis, unique_axes
-from cenote.ops.elementwise.where import Tile
+from cenote.ops.elementwise.where import TileArray
 from cenote.ops.movement.depth_space import DepthToSpace, SpaceToDepth
 from cenote.ops.movement.pad import Pad
 from cenote.ops.movement.parts import Concat, Split
@@ -89,7 +89,7 @@ def tile(input: Array, dims: Several) -> Operation:
     """The whole repeated along each axis; the shorter of dims and the axes gets ones in front."""
     rank = max(input.rank, len(dims))
     shape = (1,) * (rank - input.rank) + input.shape
-    op = Bound(Tile(), {1: int64s((1,) * (rank - len(dims)) + dims)})
+    op = BoundOperator(TileArray(), {1: int64s((1,) * (rank - len(dims)) + dims)})
     (made,) = op.infer(TensorType(input.dtype, shape))
     return Operation(op, (shape,), (made.shape,))
 
@@ -167,7 +167,7 @@ def parse_split(types: Types, where: str, sections: object, dim: object) -> Oper
             raise ArgumentError(f"{where}: parts of 0 elements do not make up an axis of {extent}")
         count = max(1, -(-extent // size)) if size else 1
         sizes = (size,) * (count - 1) + (extent - size * (count - 1),)
-    return plain(Bound(Split(len(sizes), axis), {1: int64s(sizes)}), x)
+    return plain(BoundOperator(Split(len(sizes), axis), {1: int64s(sizes)}), x)
 
 
 # ---- channels and space ---------------------------------------------------------------------------------------------

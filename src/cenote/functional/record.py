@@ -46,7 +46,7 @@ _LAST = ("semantics", "nan", "accumulate")
 
 
 @dataclass(frozen=True)
-class Parameter:
+class FunctionParameter:
     """One parameter of a function: `text` is the annotation that callers see."""
 
     name: str
@@ -65,8 +65,8 @@ class Parameter:
         return self.text.endswith("| None")
 
 
-OUT = Parameter("out", "A | None", keyword=True, default=(None,))
-THREADS = Parameter("threads", "int | None", keyword=True, default=(None,))
+OUT = FunctionParameter("out", "A | None", keyword=True, default=(None,))
+THREADS = FunctionParameter("threads", "int | None", keyword=True, default=(None,))
 
 
 def _kind_of(text: str, names: dict[str, Any]) -> Any:
@@ -81,7 +81,7 @@ def _kind_of(text: str, names: dict[str, Any]) -> Any:
     return next((each for each in getattr(found, "__metadata__", ()) if isinstance(each, Kind)), ANY)
 
 
-def parameters_of(body: Callable[..., Any]) -> Iterator[Parameter]:
+def parameters_of(body: Callable[..., Any]) -> Iterator[FunctionParameter]:
     """Read a body's signature. A dataclass stands for its fields."""
     code, texts, names = body.__code__, body.__annotations__, body.__globals__
     positional = code.co_varnames[: code.co_argcount]
@@ -94,13 +94,13 @@ def parameters_of(body: Callable[..., Any]) -> Iterator[Parameter]:
         if isinstance(kind, type):
             for each in dataclasses.fields(kind):
                 default = () if each.default is dataclasses.MISSING else (each.default,)
-                yield Parameter(each.name, str(each.type), default=default, group=(name, kind))
+                yield FunctionParameter(each.name, str(each.type), default=default, group=(name, kind))
             continue
         text = written if not kind.text else written.replace(base, kind.text)
         default = (defaults[name],) if name in defaults else ()
         if default and isinstance(default[0], Semantics):
             default = (default[0].name,)
-        yield Parameter(name, text, kind, place >= len(positional), default)
+        yield FunctionParameter(name, text, kind, place >= len(positional), default)
 
 
 # ---- the record -----------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Record:
 
     name: str
     body: Callable[..., Op | Operation]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[FunctionParameter, ...]
     doc: str | None
     rank: int | None = None
     gradient: Callable[[Any], Op] | None = None
@@ -130,25 +130,27 @@ class Record:
     arrays: Callable[..., tuple[Any, ...]] | None = None
     target: Callable[..., Any] | None = None
 
-    def of(self, kind: type[Kind]) -> tuple[Parameter, ...]:
+    def of(self, kind: type[Kind]) -> tuple[FunctionParameter, ...]:
         """The parameters of a kind."""
         return tuple(each for each in self.parameters if isinstance(each.kind, kind))
 
     @cached_property
-    def layout(self) -> tuple[Parameter, ...]:
+    def layout(self) -> tuple[FunctionParameter, ...]:
         """The layout's parameter, where there is a map."""
         if not self.of(MapKind):
             return ()
         letters = LETTERS[self.rank or 2]
-        return (Parameter("layout", f"Layout{self.rank or ''}", keyword=True, default=(f"NC{letters}",)),)
+        return (
+            FunctionParameter("layout", f"Layout{self.rank or ''}", keyword=True, default=(f"NC{letters}",)),
+        )
 
     @cached_property
-    def arguments(self) -> tuple[Parameter, ...]:
+    def arguments(self) -> tuple[FunctionParameter, ...]:
         """The parameters handed to `parse` beside the arrays."""
         own = (each for each in self.parameters if not isinstance(each.kind, ArrayKind | Early | Hidden))
         return (*self.layout, *own)
 
-    def signature(self) -> tuple[Parameter, ...]:
+    def signature(self) -> tuple[FunctionParameter, ...]:
         """The parameters of callers, in order: the record's own parameters, and `out`, `layout` and `threads`."""
         own = [each for each in self.parameters if not isinstance(each.kind, Hidden)]
         added = [*self.layout, THREADS]
@@ -262,7 +264,7 @@ def _twin(doc: str, rank: int) -> str:
 
 def written(
     name: str,
-    signature: Sequence[Parameter],
+    signature: Sequence[FunctionParameter],
     returns: str,
     line: str,
     names: Mapping[str, Any],

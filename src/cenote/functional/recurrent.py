@@ -24,7 +24,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, InputError, ShapeError, raise_refusal
 from cenote.core.types import Array
 from cenote.functional.arguments import Operation, Types, flag, given_array, whole
-from cenote.functional.bound import Bound
+from cenote.functional.bound import BoundOperator
 from cenote.functional.dispatch import call
 from cenote.functional.random import dropout as drop
 from cenote.functional.record import public
@@ -88,12 +88,12 @@ def parse_layer(types: Types, where: str, bidirectional: bool) -> Operation:
     fields: dict[str, Any] = {"direction": "bidirectional" if bidirectional else "forward"}
     op: Op
     if where == "lstm":
-        op = Bound(LSTM(outputs=3, **fields), {4: None, 7: None})
+        op = BoundOperator(LSTM(outputs=3, **fields), {4: None, 7: None})
     elif where == "gru":
-        op = Bound(GRU(linear_before_reset=True, **fields), {4: None})
+        op = BoundOperator(GRU(linear_before_reset=True, **fields), {4: None})
     else:
         functions = (("relu", 0.0, 0.0),) * (1 + bidirectional) if where == "rnn_relu" else ()
-        op = Bound(RNN(functions=functions, **fields), {4: None})
+        op = BoundOperator(RNN(functions=functions, **fields), {4: None})
     return Operation(op, tuple(x.shape for x in types), tuple(y.shape for y in op.infer(*types)))
 
 

@@ -27,7 +27,7 @@ from cenote.functional.arguments import (
     whole,
     whole_numbers,
 )
-from cenote.functional.bound import Bound
+from cenote.functional.bound import BoundOperator
 from cenote.functional.dispatch import call, composed
 from cenote.functional.elementwise import arithmetic as elementwise
 from cenote.functional.elementwise import unary
@@ -257,4 +257,4 @@ def parse_running(types: Types, where: str, dim: object) -> Operation:
     (x,) = types
     axis = normalize_axis(where, whole(where, "dim", dim), max(x.rank, 1))
     op = (CumSum if where == "cumsum" else CumProd)()
-    return Operation(Bound(op, {1: np.array(axis, np.int64)}), (x.shape or (1,),), (x.shape,))
+    return Operation(BoundOperator(op, {1: np.array(axis, np.int64)}), (x.shape or (1,),), (x.shape,))

@@ -24,7 +24,7 @@ from cenote.functional.arguments import (
     real,
     whole_numbers,
 )
-from cenote.functional.bound import Bound
+from cenote.functional.bound import BoundOperator
 from cenote.functional.dispatch import call
 from cenote.functional.record import public
 from cenote.functional.types import A, Numbers
@@ -262,7 +262,7 @@ def parse_affine_grid(types: Types, where: str, size: object, align_corners: obj
         raise ArgumentError(
             f"{where}: size must be 4 or 5 positive numbers (N, C, *spatial), got {shown(extents)}"
         )
-    op = Bound(AffineGrid(corners), {1: int64s(extents)})
+    op = BoundOperator(AffineGrid(corners), {1: int64s(extents)})
     return Operation(op, (theta.shape,), tuple(y.shape for y in op.infer(theta)))
 
 
@@ -325,7 +325,9 @@ def parse_fold(
         )
     image = numbers(where, "output_size", output_size, 2, 1)
     window = numbers(where, "kernel_size", kernel_size, 2, 1)
-    op = Bound(Col2Im(*_steps(where, stride, padding, dilation)), {1: int64s(image), 2: int64s(window)})
+    op = BoundOperator(
+        Col2Im(*_steps(where, stride, padding, dilation)), {1: int64s(image), 2: int64s(window)}
+    )
     shape = x.shape if x.rank == 3 else (1, *x.shape)
     (y,) = op.infer(TensorType(x.dtype, shape))
     return Operation(op, (shape,), (y.shape[3 - x.rank :],))
@@ -388,5 +390,5 @@ def parse_deform_conv(
     op: Op = DeformConv(*_steps(where, stride, padding, dilation), x.shape[1] // weight.shape[1], parts)
     absent = [3] if has_mask and not has_bias else [] if has_mask else [4] if has_bias else [3, 4]
     if absent:
-        op = Bound(op, dict.fromkeys(absent))
+        op = BoundOperator(op, dict.fromkeys(absent))
     return Operation(op, tuple(t.shape for t in types), tuple(y.shape for y in op.infer(*types)))

@@ -1,8 +1,8 @@
 """Cut of a graph where shapes depend on content: the host's part, and the facts that the rest is compiled for.
 
 The part after a cut is typed, and compiled, by the findings there: extents that an operator left open (how many boxes
-were kept) and contents that decide shapes (a Reshape's target). A `Finding` holds both, as a pattern that is the same
-for most runs, and numbers that differ; plans are made for a pattern, with the numbers unknown.
+were kept) and contents that decide shapes (a Reshape's target). A `CutFindings` holds both, as a pattern that is the
+same for most runs, and numbers that differ; plans are made for a pattern, with the numbers unknown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LARGEST = 1 << 20  # largest number that counts as a size
 Pattern = tuple[tuple[Any, ...], ...]
 
 
-class Finding(NamedTuple):
+class CutFindings(NamedTuple):
     """Findings at a cut. `pattern`: per value that is not given by the inputs' types alone its dtype and extents, or,
     of a content, dtype, shape and elements; OPEN or () stands for the next of `numbers`, at least 1."""
 
@@ -78,7 +78,7 @@ class Cut:
             known.update({name: y for name, y in zip(node.outputs, outputs, strict=False) if name})
         return known
 
-    def finding(self, values: Mapping[str, Array]) -> Finding:
+    def finding(self, values: Mapping[str, Array]) -> CutFindings:
         """Return the finding for which the rest is compiled, from these values."""
         shapes = self.open_shapes({name: TensorType(x.dtype, x.shape) for name, x in values.items()})
         pattern: list[tuple[Any, ...]] = []
@@ -88,9 +88,9 @@ class Cut:
                 pattern.append(_content(values[name], numbers))
             elif name in shapes:
                 pattern.append(_extents(values[name], shapes[name], numbers))
-        return Finding(tuple(pattern), tuple(numbers))
+        return CutFindings(tuple(pattern), tuple(numbers))
 
-    def types(self, known: Mapping[str, TensorType], found: Finding) -> dict[str, TensorType]:
+    def types(self, known: Mapping[str, TensorType], found: CutFindings) -> dict[str, TensorType]:
         """Return the types of the values that the rest takes, with the contents of the finding. `known`: types of the
         host's inputs and of values that are no output of it; numbers of the finding may be Sizes."""
         shapes, numbers = self.open_shapes(known), iter(found.numbers)

@@ -121,7 +121,7 @@ class ControlFlow(Op):
 
 
 @dataclass(frozen=True)
-class Bound(Op):
+class CompiledLoop(Op):
     """Loop whose body has been compiled."""
 
     op: ControlFlow

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cenote.core.computed import SizedArray, Table, has_sizes
+from cenote.core.computed import ComputedArray, SizedArray, has_sizes
 from cenote.core.errors import FAULTS, CenoteError
 from cenote.core.formulas.checks import check_replayed, checks_formulas
 from cenote.core.formulas.expressions import Thing
@@ -32,14 +32,14 @@ def run_sized(node: Node, inputs: Sequence[Array | None]) -> Arrays:
             operands, shown = ([_operand(array) for array in arrays] for arrays in (inputs, as_objects))
             check_replayed(trace, operands, shown, lambda arrays: run_node(node, arrays))
         return as_objects
-    table = Table(trace, reference, Thing(node.op), *map(_operand, inputs))
+    table = ComputedArray(trace, reference, Thing(node.op), *map(_operand, inputs))
     return tuple(
-        trace.elements(Table(trace, "item", table, index), array.dtype)
+        trace.elements(ComputedArray(trace, "item", table, index), array.dtype)
         for index, array in enumerate(expected)
     )
 
 
-def _operand(array: Array | None) -> Table | Thing | None:
+def _operand(array: Array | None) -> ComputedArray | Thing | None:
     if array is None:
         return None
     return array.table() if isinstance(array, SizedArray) else Thing(array)

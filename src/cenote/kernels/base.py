@@ -25,7 +25,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Scalar
 from cenote.core.exact import Exact
 from cenote.core.formulas.expressions import word_of_float
-from cenote.core.sizes import Real, Size, plain
+from cenote.core.sizes import Size, SymbolicReal, plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType, short_name
 from cenote.runtime.steps import Slot
@@ -280,7 +280,7 @@ def word_of(argument: Argument) -> int | Slot:
         raise TypeError("an array argument must be made a constant of the program first")
     if isinstance(argument, float):
         return word_of_float(argument)
-    if isinstance(argument, Real):
+    if isinstance(argument, SymbolicReal):
         return argument.bits()
     if isinstance(argument, Size):
         return cast(int, argument)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.codegen.worker import Source
+from cenote.codegen.worker import KernelSource
 from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
@@ -53,7 +53,7 @@ class Launcher:
         calls = {id(call): call for call in calls}.values()
         chosen = dict.fromkeys(_chosen(call) for call in calls)
         others = dict.fromkeys(spec for call in calls for spec in call.specs if spec not in chosen)
-        sources: list[Source] = [*chosen, *driver_sources(target)]
+        sources: list[KernelSource] = [*chosen, *driver_sources(target)]
         addresses = jit.addresses(sources, target, others)
         self._others, self._target = tuple(others), target
         # Many steps share a kernel, and making a symbol takes 10 us.

@@ -28,17 +28,17 @@ _OPEN_BLOCKS = 32  # binary logarithm: where the number of terms is open, more t
 
 
 @dataclass(frozen=True)
-class Blocks:
+class SumBlocks:
     """Sizes: a block has 2^`block` steps, and 2^2^`fan` sums of one level are added in a chain to one of the next."""
 
     block: int
     fan: int
 
     @staticmethod
-    def of(exact: bool, unroll: int = 1) -> Blocks:
+    def of(exact: bool, unroll: int = 1) -> SumBlocks:
         """Return the sizes for a precision, where a step adds `unroll` terms."""
         terms, fan = (EXACT_TERMS, 0) if exact else (FAST_TERMS, 2)
-        return Blocks(max(0, (terms // unroll).bit_length() - 1), fan)
+        return SumBlocks(max(0, (terms // unroll).bit_length() - 1), fan)
 
     @property
     def words(self) -> dict[str, int]:
@@ -63,7 +63,7 @@ def summation_tolerance(terms: int) -> float:
     return 2e-6 + 2e-7 * math.sqrt(min(plain(terms), FAST_TERMS))
 
 
-class Part:
+class PartialSum:
     """Steps `begin` to `end` of a sum of `steps`, in one block. The constructor emits what all tiles of it have in
     common."""
 

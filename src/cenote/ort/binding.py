@@ -13,7 +13,7 @@ from cenote.ort.types import NodeArg
 from cenote.ort.values import OrtDevice, OrtValue, OrtValueVector, at_address, require_cpu
 
 
-class Runs(Protocol):
+class BoundSession(Protocol):
     """The part of a session that a binding uses."""
 
     def get_inputs(self) -> list[NodeArg]: ...
@@ -24,7 +24,7 @@ class IOBinding:
     """Bound inputs and outputs, made by `InferenceSession.io_binding`. Memory at an address is the caller's: it must
     exist while it is bound."""
 
-    def __init__(self, session: Runs) -> None:
+    def __init__(self, session: BoundSession) -> None:
         self._session = session
         self._inputs: dict[str, Any] = {}
         # The memory for an output, or None for new memory in each run.

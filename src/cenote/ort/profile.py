@@ -14,7 +14,7 @@ from typing import Any
 _MOST_EVENTS = 1_000_000
 
 
-class Profile:
+class SessionProfile:
     """Recorded events of a session, if `on`. `start`: nanoseconds of the monotonic clock."""
 
     def __init__(self, prefix: str, on: bool) -> None:

@@ -99,7 +99,7 @@ class InferenceSession:
 
     def _load(self) -> None:
         name = self._model_path or "bytes"
-        self._profile = profile.Profile(
+        self._profile = profile.SessionProfile(
             self._sess_options.profile_file_prefix, self._sess_options.enable_profiling
         )
         try:

@@ -29,7 +29,7 @@ from cenote.core.errors import CenoteError, ModelError
 from cenote.core.sizes import is_size
 from cenote.core.types import Array, Declared, TensorType
 from cenote.graph.conditional import Branch
-from cenote.graph.cut import Cut, Finding
+from cenote.graph.cut import Cut, CutFindings
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import Inference, check_input_types, run_node
 from cenote.graph.sized_values import run_sized
@@ -63,7 +63,7 @@ class Continuation:
         """Nodes that run first, by their references."""
         return self.cut.host
 
-    def opened(self, found: Finding) -> Following:
+    def opened(self, found: CutFindings) -> Following:
         """Return the rest as a graph, and the types of its inputs for a finding at the cut."""
         types = self.cut.types(self.known, found)
         inputs = tuple(Declared(name, kind.dtype, (None,) * kind.rank) for name, kind in types.items())

@@ -17,7 +17,7 @@ from cenote.plans.reader import MALFORMED, header_of, mapped, shapes_of
 
 
 @dataclass(frozen=True)
-class Source:
+class PlanSource:
     """The origin of a plan file: the model's path and digest, those of its weights' files, options, shapes."""
 
     path: str
@@ -27,7 +27,7 @@ class Source:
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
 
 
-def source_of(path: str | os.PathLike[str]) -> Source | None:
+def source_of(path: str | os.PathLike[str]) -> PlanSource | None:
     """Return the origin of a plan file; None where that is unknown or unreadable."""
     try:
         handle = open_regular(path)
@@ -35,7 +35,7 @@ def source_of(path: str | os.PathLike[str]) -> Source | None:
             header, _ = header_of(mapped(handle))
         finally:
             os.close(handle)
-        origin = Source(
+        origin = PlanSource(
             records.text(header["source"], "the source"),
             records.text(header["content"], "the source's digest"),
             records.texts(header["external"], "files with weights"),

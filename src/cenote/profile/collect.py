@@ -16,8 +16,8 @@ import numpy as np
 
 from cenote.core.types import Array
 from cenote.kernels.driver_modes import UNTOLD
-from cenote.profile.recording import Part
-from cenote.runtime.timing import NO_STEP, Call, Notes
+from cenote.profile.recording import RecordedProgram
+from cenote.runtime.timing import NO_STEP, RecordedCall, ThreadNotes
 
 
 class Stretch(NamedTuple):
@@ -82,7 +82,7 @@ def tick_of(begins: Array) -> float:
     return float(np.median(steps[:, 0] / steps[:, 1]))
 
 
-def stretches(call: Call, caller: Notes, parts: Sequence[Part]) -> Iterator[Stretch]:
+def stretches(call: RecordedCall, caller: ThreadNotes, parts: Sequence[RecordedProgram]) -> Iterator[Stretch]:
     """Yield the native stretches of a call, from the calling thread's notes. Pieces of a stretch that returned to
     Python for a moment are joined again."""
     starts = [*(start for _, start in call.runs), call.notes]
@@ -100,7 +100,12 @@ def stretches(call: Call, caller: Notes, parts: Sequence[Part]) -> Iterator[Stre
             yield stretch
 
 
-def collect(calls: Sequence[Call], notes: Sequence[Notes], parts: Sequence[Part], threads: int) -> Collected:
+def collect(
+    calls: Sequence[RecordedCall],
+    notes: Sequence[ThreadNotes],
+    parts: Sequence[RecordedProgram],
+    threads: int,
+) -> Collected:
     """Return the times of calls whose notes are complete. `threads`: of the program that has the most."""
     count = parts[-1].first + len(parts[-1].steps) + (parts[-1].between >= 0)
     shape = (len(calls), count)
@@ -137,19 +142,19 @@ def collect(calls: Sequence[Call], notes: Sequence[Notes], parts: Sequence[Part]
     )
 
 
-def _chunks(notes: Notes) -> Notes:
+def _chunks(notes: ThreadNotes) -> ThreadNotes:
     """Return the notes without those of native calls, so that each follows the one before it in time."""
     kept = notes.row != NO_STEP
-    return Notes(*(each[kept] for each in notes))
+    return ThreadNotes(*(each[kept] for each in notes))
 
 
-def _within(notes: Notes, stretch: Stretch) -> Notes:
+def _within(notes: ThreadNotes, stretch: Stretch) -> ThreadNotes:
     """Return the notes of a thread that were begun within a stretch."""
     first, last = np.searchsorted(notes.begin, (stretch.begin, stretch.end))
-    return Notes(*(each[first:last] for each in notes))
+    return ThreadNotes(*(each[first:last] for each in notes))
 
 
-def _ends(times: Sequence[Notes], stretch: Stretch) -> Array:
+def _ends(times: Sequence[ThreadNotes], stretch: Stretch) -> Array:
     """Return the time at which each step of a stretch ended."""
     ends = np.full(stretch.last - stretch.first, stretch.begin, np.int64)
     for own in times:
@@ -161,7 +166,7 @@ def _ends(times: Sequence[Notes], stretch: Stretch) -> Array:
     return ends
 
 
-def _split(own: Notes, stretch: Stretch, ends: Array, worker: bool) -> tuple[Array, Array, Array]:
+def _split(own: ThreadNotes, stretch: Stretch, ends: Array, worker: bool) -> tuple[Array, Array, Array]:
     """Return the ticks per step that a thread computed, waited, and did neither."""
     chunk, count = own.items > 0, len(ends)
     begin, end = own.begin, np.minimum(own.end, stretch.end)

@@ -23,11 +23,11 @@ from cenote.profile.collect import Collected, collect
 from cenote.profile.data import Accounts, ArenaBlock, Profile, Span
 from cenote.profile.environment import Environment, Watch
 from cenote.profile.measure_roofs import clock_ghz, roofs
-from cenote.profile.recording import Part, recorded_copy
+from cenote.profile.recording import RecordedProgram, recorded_copy
 from cenote.profile.roofs import Roofs
 from cenote.profile.steps import Times, step_stats
 from cenote.profile.timeline import timeline
-from cenote.runtime.timing import Recorder
+from cenote.runtime.timing import CallRecorder
 
 _WARM_UP = 3
 _LEAST_CALLS, _MOST_CALLS = 3, 500
@@ -93,7 +93,7 @@ class Measurement:
 
     ordinary: Array
     recorded: Collected
-    parts: tuple[Part, ...]
+    parts: tuple[RecordedProgram, ...]
     environment: Environment
     spans: tuple[Span, ...]
 
@@ -107,7 +107,7 @@ def measure(
     threads = threads_of(model)
     room = _ROOM
     while True:
-        recorder = Recorder(room, threads)
+        recorder = CallRecorder(room, threads)
         try:
             copy, parts = recorded_copy(model, key, recorder)
             session = _Session(lambda: copy.run(inputs), recorder, parts)  # noqa: B023  (used in this turn only)
@@ -127,7 +127,7 @@ def _nothing() -> None:
 class _Session:
     """Calls of a recorded copy of a model."""
 
-    def __init__(self, call: Call, recorder: Recorder, parts: list[Part]) -> None:
+    def __init__(self, call: Call, recorder: CallRecorder, parts: list[RecordedProgram]) -> None:
         self.call, self.recorder, self.parts = call, recorder, parts
         self.ordinary: list[int] = []
         self.pieces: list[Collected] = []
@@ -213,7 +213,7 @@ def _profile_of(model: Any, inputs: Mapping[str, Array], measured: Measurement, 
     )
 
 
-def _arena(parts: Sequence[Part]) -> tuple[ArenaBlock, ...]:
+def _arena(parts: Sequence[RecordedProgram]) -> tuple[ArenaBlock, ...]:
     """Return the places of values in the arenas, with the first and last of all steps that need them."""
     return tuple(
         ArenaBlock(

@@ -20,12 +20,12 @@ from cenote.graph.cut import Cut
 from cenote.graph.graph import Node
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep
-from cenote.runtime.timing import HostRun, Recorder, TimedProgram
+from cenote.runtime.timing import CallRecorder, HostRun, TimedProgram
 from cenote.stages.stage import Stage, Stages
 
 
 @dataclass(frozen=True)
-class Part:
+class RecordedProgram:
     """One program of the model. Its steps begin at `first` in the list of all steps; `rows` has the places of its
     kernel steps there. `between` is the index of the nodes that run on the host behind it (-1: none). `ends` of
     native stretches: the row that each begins with, by the row behind its last one."""
@@ -47,7 +47,7 @@ class Part:
 class _TimedCut(Cut):
     """The nodes that run on the host behind a program, recorded."""
 
-    recorder: Recorder | None = None
+    recorder: CallRecorder | None = None
     number: int = 0
 
     def run(
@@ -64,16 +64,16 @@ class _TimedCut(Cut):
         return known
 
 
-def recorded_copy(model: Any, key: Any, recorder: Recorder) -> tuple[Any, list[Part]]:
+def recorded_copy(model: Any, key: Any, recorder: CallRecorder) -> tuple[Any, list[RecordedProgram]]:
     """Return the copy for the inputs' shapes `key`, which the model has been run for, and its parts."""
-    parts: list[Part] = []
+    parts: list[RecordedProgram] = []
     recorded = object.__new__(type(model))
     vars(recorded).update(vars(model))
     recorded._stages = Stages({key: _timed(model._stages[key], recorder, parts)})
     return recorded, parts
 
 
-def _timed(stage: Stage, recorder: Recorder, parts: list[Part]) -> Stage:
+def _timed(stage: Stage, recorder: CallRecorder, parts: list[RecordedProgram]) -> Stage:
     """Return the stage and the stages that have followed it, all recorded. Among parts of equal stage number, those
     that were used last come last."""
     number, depth = len(parts), parts[-1].stage + 1 if parts else 0
@@ -92,9 +92,9 @@ def _timed(stage: Stage, recorder: Recorder, parts: list[Part]) -> Stage:
     return timed
 
 
-def _part(stage: Stage, depth: int, first: int) -> Part:
+def _part(stage: Stage, depth: int, first: int) -> RecordedProgram:
     program, description = stage.plan.program, stage.plan.describe()
     rows = [first + index for index, step in enumerate(program.steps) if isinstance(step, KernelStep)]
     ends = {part[1]: part[0] for part in program.records.segments if isinstance(part, tuple)}
     between = first + len(description.steps) if stage.tail is not None else -1
-    return Part(program, description, depth, first, np.array(rows, np.int64), between, ends)
+    return RecordedProgram(program, description, depth, first, np.array(rows, np.int64), between, ends)

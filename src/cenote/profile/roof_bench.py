@@ -36,8 +36,7 @@ from cenote.profile.collect import tick_of
 from cenote.runtime.memory import aligned_bytes, available_bytes
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep, Slot, SlotKind
-from cenote.runtime.timing import NO_STEP, Notes, Recorder, TimedProgram
-from cenote.runtime.timing import Call as RecordedCall
+from cenote.runtime.timing import NO_STEP, CallRecorder, RecordedCall, ThreadNotes, TimedProgram
 
 TRIES, FEW_TRIES = 5, 2
 # Seconds of one try, about.
@@ -159,14 +158,14 @@ class Bench:
     @contextlib.contextmanager
     def _recorded(
         self, task: _Task, memory: Array, steps: int = 1
-    ) -> Iterator[tuple[Recorder, Callable[[], object]]]:
+    ) -> Iterator[tuple[CallRecorder, Callable[[], object]]]:
         """Yield a recorder with room for the tries of a task, and a function that makes one."""
         launcher = Launcher([Call(task.spec, ())], self.target)
         ((symbol, address),) = launcher.kernels(Call(task.spec, ()))
         step = KernelStep(symbol, symbol, address, task.words, self.threads, 1, 0)
         kinds = TensorType(memory.dtype, memory.shape), TensorType(memory.dtype, (max(64, self.threads),))
         program = Program((step,) * steps, kinds[:1], kinds[1:], (), 0, driver_abi(), self.threads)
-        recorder = Recorder(1 + 4 * (task.tries + 1) * steps * self.threads, self.threads)
+        recorder = CallRecorder(1 + 4 * (task.tries + 1) * steps * self.threads, self.threads)
         timed = TimedProgram.of(program, recorder, 0)
         try:
             yield recorder, lambda: timed.run([memory])
@@ -201,14 +200,14 @@ def nanoseconds_of_tick() -> float:
     return Bench(1).tick()
 
 
-def _edges(call: RecordedCall, caller: Notes) -> tuple[int, int]:
+def _edges(call: RecordedCall, caller: ThreadNotes) -> tuple[int, int]:
     """Return the first and last tick of a call's native part, which may have returned to Python for a moment."""
     own = slice(call.runs[0][1], call.notes)
     native = caller.row[own] == NO_STEP
     return int(caller.begin[own][native].min()), int(caller.end[own][native].max())
 
 
-def _busy(notes: Sequence[Notes], begin: int, end: int) -> float:
+def _busy(notes: Sequence[ThreadNotes], begin: int, end: int) -> float:
     """Return the ticks that all chunks take at the speed that their threads reach side by side. Where they did not
     run side by side (one was asleep, or had no core), return the ticks from the first one's begin to the last one's
     end."""

@@ -12,7 +12,7 @@ from cenote.compiler.report import StepDescription
 from cenote.core.types import Array
 from cenote.profile.collect import Collected
 from cenote.profile.fields import Kind, Rival, StepStats
-from cenote.profile.recording import Part
+from cenote.profile.recording import RecordedProgram
 from cenote.profile.roofs import Roofs
 
 # Number of blocks of calls, one after another.
@@ -89,7 +89,7 @@ def _computing(busy_ms: Sequence[float]) -> tuple[int, float]:
 
 
 def step_stats(
-    parts: Sequence[Part], times: Times, usual: Array, latency: float, roofs: Roofs
+    parts: Sequence[RecordedProgram], times: Times, usual: Array, latency: float, roofs: Roofs
 ) -> tuple[StepStats, ...]:
     """Return all steps in their order. `usual`: the calls whose mean counts; they take `latency` milliseconds."""
     every = times.all
@@ -146,7 +146,7 @@ def step_stats(
     return tuple(stats)
 
 
-def _between(part: Part) -> StepDescription:
+def _between(part: RecordedProgram) -> StepDescription:
     """Describe the nodes that run on the host behind a program."""
     nodes = part.description.between
     title = f"{nodes[0]} …" if len(nodes) > 1 else nodes[0] if nodes else ""

@@ -9,14 +9,16 @@ import numpy as np
 
 from cenote.profile.collect import Stretch, stretches, tick_of
 from cenote.profile.fields import Span
-from cenote.profile.recording import Part
-from cenote.runtime.timing import NO_STEP, Call, Notes
+from cenote.profile.recording import RecordedProgram
+from cenote.runtime.timing import NO_STEP, RecordedCall, ThreadNotes
 
 # Most spans of a call, all threads together.
 _MOST_SPANS = 20_000
 
 
-def timeline(calls: Sequence[Call], notes: Sequence[Notes], parts: Sequence[Part]) -> tuple[Span, ...]:
+def timeline(
+    calls: Sequence[RecordedCall], notes: Sequence[ThreadNotes], parts: Sequence[RecordedProgram]
+) -> tuple[Span, ...]:
     """Return the spans of the call whose duration is the median; no more than a picture can show."""
     native = [[*stretches(call, notes[0], parts)] for call in calls]
     tick = _tick(calls, native)
@@ -46,7 +48,13 @@ def timeline(calls: Sequence[Call], notes: Sequence[Notes], parts: Sequence[Part
 
 
 def _native(
-    notes: Notes, thread: int, stretch: Stretch, part: Part, tick: float, first: int, start: float
+    notes: ThreadNotes,
+    thread: int,
+    stretch: Stretch,
+    part: RecordedProgram,
+    tick: float,
+    first: int,
+    start: float,
 ) -> Iterator[Span]:
     kept = (notes.begin >= stretch.begin) & (notes.begin < stretch.end) & (notes.row != NO_STEP)
     for begin, end, row, items, cpu, _ in zip(*(each[kept].tolist() for each in notes), strict=True):
@@ -55,7 +63,7 @@ def _native(
         yield Span(thread, int(part.rows[row]), what, *times, cpu)
 
 
-def _tick(calls: Sequence[Call], native: Sequence[Sequence[Stretch]]) -> float:
+def _tick(calls: Sequence[RecordedCall], native: Sequence[Sequence[Stretch]]) -> float:
     """Return the nanoseconds of a tick."""
     pairs = [(call.begin, each[0].begin) for call, each in zip(calls, native, strict=True) if each]
     return tick_of(np.array(pairs, np.int64).reshape(-1, 2))

@@ -1,6 +1,6 @@
 """Program that notes when its threads computed and waited, while it runs as usual.
 
-    recorder = Recorder(room, threads)
+    recorder = CallRecorder(room, threads)
     timed = TimedProgram.of(program, recorder, number=0)
     recorder.record(lambda: timed.run(inputs))
     recorder.settle()
@@ -33,7 +33,7 @@ NO_STEP = -1
 _SETTLED = 0.02  # seconds to wait for a worker that is still writing its last note
 
 
-class Notes(NamedTuple):
+class ThreadNotes(NamedTuple):
     """Notes of one thread, in order of their ends: `begin` and `end` in ticks, `row` of the kernel step in its
     program (-1: a whole native call), `items` (0: a wait; of a native call the row behind its last step), the CPU (-1
     where the system does not say), and `denormals`: 1 where a chunk met numbers below the smallest normal one (2: the
@@ -59,7 +59,7 @@ class HostRun(NamedTuple):
 
 
 @dataclass
-class Call:
+class RecordedCall:
     """One recorded call of a model, with start and end by `time.perf_counter_ns`. `runs`: numbers of the programs
     that ran, each with the number of notes that the calling thread had before; `notes`: their number at the end."""
 
@@ -70,7 +70,7 @@ class Call:
     hosts: list[HostRun] = field(default_factory=list)
 
 
-class Recorder:
+class CallRecorder:
     """Logs of the threads that run a model, with room for so many notes each, and the recorded calls.
 
     Raises CapacityError where there is no memory for the logs.
@@ -78,7 +78,7 @@ class Recorder:
 
     def __init__(self, room: int, threads: int) -> None:
         self.room, self.threads = room, threads
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
         self.on = False
         self._stride = HEADER + room * WORDS  # in words
         log = aligned_bytes((HEADER + self._stride * threads) * 8, "the notes of a profile")
@@ -99,7 +99,7 @@ class Recorder:
 
     def record(self, call: Callable[[], object]) -> None:
         """Call a model whose programs are recorded by this recorder."""
-        recorded = Call()
+        recorded = RecordedCall()
         self.calls.append(recorded)
         self.on = True
         try:
@@ -125,7 +125,7 @@ class Recorder:
         while team is not None and team.control[team.abi.words["active"]] and time.monotonic() < give_up:
             time.sleep(50e-6)
 
-    def notes(self, thread: int) -> Notes:
+    def notes(self, thread: int) -> ThreadNotes:
         """Return the notes of a thread."""
         start = HEADER + thread * self._stride
         count = min(int(self._log[start]), self.room)
@@ -133,7 +133,7 @@ class Recorder:
         table = self._log[first : first + count * WORDS].reshape(count, WORDS).copy()
         items, cpu = table[:, 3] & 0xFFFFFFFF, table[:, 3] >> 32 & (1 << CPU_BITS) - 1
         cpu[cpu == (1 << CPU_BITS) - 1] = -1
-        return Notes(table[:, 0], table[:, 1], table[:, 2], items, cpu, table[:, 3] >> 32 + CPU_BITS)
+        return ThreadNotes(table[:, 0], table[:, 1], table[:, 2], items, cpu, table[:, 3] >> 32 + CPU_BITS)
 
     def close(self) -> None:
         """Free the memory as soon as no worker can be writing to it."""
@@ -146,11 +146,11 @@ class TimedProgram(Program):
     """Program whose runs are recorded while its recorder is on. `number` distinguishes it from others of the same
     model."""
 
-    recorder: Recorder = field(kw_only=True, compare=False, repr=False)
+    recorder: CallRecorder = field(kw_only=True, compare=False, repr=False)
     number: int = 0
 
     @staticmethod
-    def of(program: Program, recorder: Recorder, number: int) -> TimedProgram:
+    def of(program: Program, recorder: CallRecorder, number: int) -> TimedProgram:
         """Return the same program, with instances of its own, recorded."""
         values = {each.name: getattr(program, each.name) for each in fields(Program) if each.name != "_free"}
         timed = TimedProgram(**values, recorder=recorder, number=number)

@@ -36,7 +36,7 @@ class Unavailable(ServerNotReady):  # type: ignore[misc]
         self.reason = self.error_msg = reason
 
 
-class NotFound(ModelNotFound):  # type: ignore[misc]
+class NotFoundError(ModelNotFound):  # type: ignore[misc]
     """Status 404, or NOT_FOUND."""
 
     def __init__(self, reason: str) -> None:
@@ -47,7 +47,7 @@ def refused(error: CenoteError) -> Exception:
     """Return kserve's error for an error: 503 for lack of room or memory, 404 for a missing model, else 400."""
     if isinstance(error, UnavailableError | CapacityError):
         return Unavailable(str(error))
-    return NotFound(str(error)) if isinstance(error, MissingFileError) else InvalidInput(str(error))
+    return NotFoundError(str(error)) if isinstance(error, MissingFileError) else InvalidInput(str(error))
 
 
 def not_loaded(name: str, version: str = "") -> str:
@@ -69,7 +69,7 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
     def _served(self) -> Served:
         served = self.repository.get(self.name)
         if served is None:
-            raise NotFound(not_loaded(self.name))
+            raise NotFoundError(not_loaded(self.name))
         return served
 
     async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> InferResponse:
@@ -78,7 +78,7 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
             raise InvalidInput(f"use version 2 of the protocol: POST v2/models/{self.name}/infer")
         served = self._served
         if payload.model_version not in (None, "", served.found.version):
-            raise NotFound(not_loaded(self.name, payload.model_version))
+            raise NotFoundError(not_loaded(self.name, payload.model_version))
         try:
             arrays = {}
             for each in payload.inputs:

@@ -22,7 +22,7 @@ from cenote.runtime.signature import Signature
 from cenote.serving.queue import Request, RequestQueue
 
 
-class Runs(Protocol):
+class ServableModel(Protocol):
     """A model that can be served: a `cenote.Model`, or any object with declared inputs that gives outputs by name."""
 
     @property
@@ -71,7 +71,7 @@ class Batcher:
 
     def __init__(
         self,
-        model: Runs,
+        model: ServableModel,
         max_batch: int = 1,
         max_delay: float = 0.0,
         *,
@@ -221,7 +221,7 @@ class _Tally:
             self.counters = replace(now, **{name: getattr(now, name) + n for name, n in more.items()})
 
 
-def _work(queue: RequestQueue, model: Runs, tally: _Tally) -> None:
+def _work(queue: RequestQueue, model: ServableModel, tally: _Tally) -> None:
     """Answer groups of requests until the queue is closed and empty: the main function of a worker."""
     while (group := queue.take()) is not None:
         _answer(model, group, tally)
@@ -229,7 +229,7 @@ def _work(queue: RequestQueue, model: Runs, tally: _Tally) -> None:
         del group
 
 
-def _answer(model: Runs, group: Sequence[Request], tally: _Tally) -> None:
+def _answer(model: ServableModel, group: Sequence[Request], tally: _Tally) -> None:
     """Run a group as one. Where that fails, run each request alone, which shows the request that is at fault."""
     live = [request for request in group if request.future.set_running_or_notify_cancel()]
     if len(live) > 1:
@@ -245,7 +245,7 @@ def _answer(model: Runs, group: Sequence[Request], tally: _Tally) -> None:
         _run_alone(model, request, tally)
 
 
-def _run_as_one(model: Runs, requests: Sequence[Request], tally: _Tally) -> list[dict[str, Array]]:
+def _run_as_one(model: ServableModel, requests: Sequence[Request], tally: _Tally) -> list[dict[str, Array]]:
     start = time.monotonic()
     batch = Batch([Entry(request.inputs, False, same) for request in requests])
     outputs = model.run(batch.inputs())
@@ -255,7 +255,7 @@ def _run_as_one(model: Runs, requests: Sequence[Request], tally: _Tally) -> list
     return results
 
 
-def _run_alone(model: Runs, request: Request, tally: _Tally) -> None:
+def _run_alone(model: ServableModel, request: Request, tally: _Tally) -> None:
     start = time.monotonic()
     outputs, problem = {}, None
     try:

@@ -16,7 +16,7 @@ from cenote.core.types import Array
 from cenote.models.loading import load as load_model
 from cenote.models.model import Model
 from cenote.runtime.threads import resolve_threads
-from cenote.serving.batcher import Batcher, Runs, why_alone
+from cenote.serving.batcher import Batcher, ServableModel, why_alone
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Repository:
         max_batch: int = 1,
         max_delay: float = 0.0,
         max_queue: int = 128,
-        load: Callable[[Path], Runs] | None = None,
+        load: Callable[[Path], ServableModel] | None = None,
     ) -> None:
         self.folder = Path(folder)
         if not self.folder.is_dir():
@@ -199,7 +199,7 @@ class Repository:
                     raise
                 # The model was reloaded meanwhile: the new one answers.
 
-    def _batcher(self, name: str, model: Runs) -> Batcher:
+    def _batcher(self, name: str, model: ServableModel) -> Batcher:
         max_batch = self._max_batch
         if max_batch > 1 and (problem := why_alone(model.inputs)):
             _log.warning("%s: requests are not joined: %s", name, problem)

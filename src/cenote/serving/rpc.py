@@ -13,7 +13,7 @@ from kserve.protocol.grpc import grpc_predict_v2_pb2 as messages
 from kserve.protocol.grpc.interceptors import ExceptionToStatusInterceptor
 from kserve.protocol.grpc.servicer import InferenceServicer
 
-from cenote.serving.adapter import Extension, NotFound, Plane, not_loaded
+from cenote.serving.adapter import Extension, NotFoundError, Plane, not_loaded
 
 _SERVICE = "GRPCInferenceService"
 
@@ -54,7 +54,7 @@ class _Servicer(InferenceServicer):  # type: ignore[misc]
     async def ModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802  (gRPC's name)
         """Answer as HTTP does, with the version that is served."""
         if self._data_plane.served(request.name, request.version) is None:
-            raise NotFound(not_loaded(request.name, request.version))
+            raise NotFoundError(not_loaded(request.name, request.version))
         return messages.ModelMetadataResponse(**await self._data_plane.model_metadata(request.name))
 
 

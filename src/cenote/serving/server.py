@@ -11,7 +11,7 @@ from typing import Any
 
 from cenote.core.errors import ArgumentError, UnsupportedError
 from cenote.core.locks import importing
-from cenote.serving.batcher import Runs
+from cenote.serving.batcher import ServableModel
 from cenote.serving.repository import Repository
 
 # Bytes: the largest length that gRPC can count, and Triton's default.
@@ -30,7 +30,7 @@ def serve(
     max_queue: int = 128,
     max_request: int = LARGEST_REQUEST,
     grace: float = 30.0,
-    load: Callable[[Path], Runs] | None = None,
+    load: Callable[[Path], ServableModel] | None = None,
     started: Callable[[int, int], None] = lambda http, grpc: None,
 ) -> None:
     """Serve the models of a folder (`Repository`) until SIGTERM or SIGINT. Call it in the main thread.

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _MOST_CLASSES = 32  # of a model or a tail; sizes of more are compiled for themselves
 
 
-class Sharing(Protocol):
+class SharedPlanning(Protocol):
     """The part of `stage.Shared` that plans for sizes need."""
 
     workplaces: Workplaces
@@ -53,11 +53,11 @@ def part_after(tail: Tail, pattern: Pattern) -> Part:
 
     def part(numbers: Sequence[int]) -> tuple[Graph, Mapping[str, TensorType]]:
         with importing():
-            from cenote.graph.cut import Finding, count_of
+            from cenote.graph.cut import CutFindings, count_of
 
         assert tail.rest is not None, "there is no model to compile it from"
         split = len(numbers) - count_of(pattern)
-        return tail.rest(numbers[:split]).opened(Finding(pattern, tuple(numbers[split:])))
+        return tail.rest(numbers[:split]).opened(CutFindings(pattern, tuple(numbers[split:])))
 
     return part
 
@@ -97,7 +97,7 @@ def check_kept(tail: Tail | None) -> None:
 
 
 def compile_class(
-    classes: Classes, pattern: Pattern, numbers: Sequence[int], part: Part, shared: Sharing
+    classes: Classes, pattern: Pattern, numbers: Sequence[int], part: Part, shared: SharedPlanning
 ) -> tuple[SizedPlan, StoredPlan] | None:
     """Compile the class of these numbers; None where that is not possible: they are then compiled for themselves."""
     if not numbers or pattern in classes.failed or len(classes.plans) >= _MOST_CLASSES:

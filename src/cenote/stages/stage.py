@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cenote.compiler.compile import Compilation, Plan
     from cenote.compiler.constants import ConstantPool
     from cenote.compiler.schedule import Decide
-    from cenote.graph.cut import Finding
+    from cenote.graph.cut import CutFindings
     from cenote.graph.graph import Graph, Node, OwnedGraph
     from cenote.graph.loops import Body
 
@@ -138,12 +138,14 @@ class Stage:
         found = self._bound.get(id(node))
         if found is None:
             with importing():
-                from cenote.graph.loops import Bound, ControlFlow
+                from cenote.graph.loops import CompiledLoop, ControlFlow
 
             found = node
             if isinstance(node.op, ControlFlow):
                 fixed = node.op.fixed(node.inputs, self.tail.cut.constants)
-                found = replace(node, op=Bound(node.op, CompiledBody(node.op.body, fixed, self.shared)))
+                found = replace(
+                    node, op=CompiledLoop(node.op, CompiledBody(node.op.body, fixed, self.shared))
+                )
             self._bound[id(node)] = found
         return found
 
@@ -155,7 +157,7 @@ class Stage:
                 raise ShapeError(f"'{name}' is {TensorType.known(array)}, where the plan expects {type}")
         return taken
 
-    def _next(self, found: Finding) -> Stage:
+    def _next(self, found: CutFindings) -> Stage:
         """The stage for what was found at the cut: a plan that there is, or compiled."""
         tail, shared = self.tail, self.shared
         assert tail is not None

@@ -14,7 +14,7 @@ from cenote.core.pool_geometry import AxisWindow
 from cenote.core.types import Array
 
 
-class Cut(NamedTuple):
+class AxisCut(NamedTuple):
     """An axis cut into tiles of one size: the outputs of each tile, and the inputs that each reads."""
 
     outputs: Array
@@ -39,7 +39,7 @@ class Axis:
 
     def __post_init__(self) -> None:
         self._spans: dict[tuple[int, bool], int] = {}
-        self._cuts: dict[int, Cut] = {}
+        self._cuts: dict[int, AxisCut] = {}
 
     def span(self, outputs: int, padded: bool = False) -> int:
         """Return the most inputs that so many neighbouring outputs read, wherever they lie; more outputs never read
@@ -67,12 +67,12 @@ class Axis:
             most = np.maximum(most, last[start + outputs - 1] - first[start])
         return most
 
-    def cut(self, outputs: int) -> Cut:
+    def cut(self, outputs: int) -> AxisCut:
         """Return the axis cut into tiles of this size; the last tile may be smaller."""
         if outputs not in self._cuts:
             starts = np.arange(0, self.out, outputs)
             stops = np.minimum(starts + outputs, self.out)
-            self._cuts[outputs] = Cut(stops - starts, self.high[stops - 1] - self.low[starts])
+            self._cuts[outputs] = AxisCut(stops - starts, self.high[stops - 1] - self.low[starts])
         return self._cuts[outputs]
 
     def reads(self, first: int, stop: int) -> tuple[int, int]:

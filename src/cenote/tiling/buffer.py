@@ -24,7 +24,7 @@ class PlanError(CenoteError, RuntimeError):
 
 
 @dataclass
-class Space:
+class BufferSpace:
     """A box of elements in a core's buffer: rows start at whole blocks. `ranges`: the part of the tensor that it
     holds."""
 
@@ -106,9 +106,9 @@ class Core:
         self.indices = self._spaces("indices", taken.indices, taken.copies)
         (self.sums,) = self._spaces("sums", taken.scratch - plan.policy.scratch, 1)
 
-    def _spaces(self, name: str, size: int, copies: int) -> list[Space]:
+    def _spaces(self, name: str, size: int, copies: int) -> list[BufferSpace]:
         spaces = []
         for _ in range(copies):
-            spaces.append(Space(name, self.end, size, self.buffer, self.known))
+            spaces.append(BufferSpace(name, self.end, size, self.buffer, self.known))
             self.end += size
         return spaces

@@ -104,7 +104,7 @@ def block_count(layer: Layer, nc: int, apart: bool) -> int:
 
 
 @dataclass(frozen=True)
-class Cost:
+class TilingCost:
     """Cost of a whole plan. `exact` is False where there are too many tasks to follow one by one."""
 
     cycles: int
@@ -122,10 +122,10 @@ class Steps(NamedTuple):
     store: Array
 
 
-def cost_of(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> Cost:
+def cost_of(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> TilingCost:
     """Return the cycles of the busiest core, and the bytes and bursts that are moved."""
     cycles, exact = cycles_of(layer, hardware, policy, [tile])
-    return Cost(int(cycles[0]), *_traffic(layer, policy, tile), exact=exact)
+    return TilingCost(int(cycles[0]), *_traffic(layer, policy, tile), exact=exact)
 
 
 def cycles_of(layer: Layer, hardware: Hardware, policy: Policy, tiles: Sequence[Tile]) -> tuple[Array, bool]:

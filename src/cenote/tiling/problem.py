@@ -9,7 +9,7 @@ from typing import Any
 
 from cenote.core.errors import CapacityError
 from cenote.core.types import Array
-from cenote.tiling.cost import Cost, Footprint, cost_of, cycles_of, footprint, tasks_of
+from cenote.tiling.cost import Footprint, TilingCost, cost_of, cycles_of, footprint, tasks_of
 from cenote.tiling.hardware import Hardware
 from cenote.tiling.layer import Layer, Tile
 from cenote.tiling.policy import Policy
@@ -58,7 +58,7 @@ class Problem:
         waves = self.policy.enough == "waves" and self.layer.cells >= self.hardware.cores
         return tasks >= self.wanted and not (waves and tasks % self.hardware.cores)
 
-    def cost(self, tile: Tile) -> Cost:
+    def cost(self, tile: Tile) -> TilingCost:
         return cost_of(self.layer, self.hardware, self.policy, tile)
 
     def cycles(self, tiles: Sequence[Tile]) -> Array:
@@ -116,7 +116,7 @@ class TilingPlan:
     strategy: str
     stage: str
     tile: Tile
-    cost: Cost
+    cost: TilingCost
     lower_bound: int
     trace: tuple[str, ...]
 

@@ -39,7 +39,7 @@ _FIRST, _MOST = 1 << 9, 1 << 15
 _TOGETHER = 1 << 14
 
 
-class Space:
+class SearchSpace:
     """Candidate sizes, and their groups."""
 
     def __init__(self, problem: Problem) -> None:
@@ -138,7 +138,7 @@ def search(problem: Problem) -> TilingPlan:
     """Return the plan of the fewest cycles. Raises CapacityError when not even one output fits."""
     first = three_stage(problem)
     best = _Best(first.tile, first.cycles)
-    space = Space(problem)
+    space = SearchSpace(problem)
     groups, bounds = space.groups(best.below)
     lower = _open(space, groups, bounds, best)
     trace = (
@@ -153,7 +153,7 @@ def search(problem: Problem) -> TilingPlan:
     return TilingPlan(problem, "search", "search", best.tile, problem.cost(best.tile), lower, trace)
 
 
-def _open(space: Space, groups: Array, bounds: Array, best: _Best) -> int:
+def _open(space: SearchSpace, groups: Array, bounds: Array, best: _Best) -> int:
     """Open groups until no better member is left; return cycles that no tile beats."""
     counts = np.ones(len(bounds), np.int64)
     for place in range(4):

@@ -19,7 +19,7 @@ from cenote.ops.base import Box
 from cenote.ops.conv.conv import Conv
 from cenote.ops.pool.window import convert_indices
 from cenote.ops.values import seeded
-from cenote.tiling.buffer import Core, PlanError, Ranges, Space
+from cenote.tiling.buffer import BufferSpace, Core, PlanError, Ranges
 from cenote.tiling.clock import Event, order
 from cenote.tiling.problem import TilingPlan
 
@@ -205,7 +205,7 @@ class _Run:
         cycles = self._moved((planes, *spatial), source.shape, source.itemsize, reading=True)
         return cycles + (self._load_weights(core.weights[slot], task, part) if self.layer.conv else 0.0)
 
-    def _load_weights(self, space: Space, task: _Task, part: int) -> float:
+    def _load_weights(self, space: BufferSpace, task: _Task, part: int) -> float:
         conv = self.layer.conv
         assert conv is not None
         w = self.weights[0].reshape(conv.filters, -1)
@@ -221,7 +221,7 @@ class _Run:
             cycles += self._moved((filters,), (conv.filters,), w.itemsize, reading=True)
         return cycles
 
-    def _place_flat(self, space: Space, flat: Array, part: int) -> None:
+    def _place_flat(self, space: BufferSpace, flat: Array, part: int) -> None:
         """Place weights one behind the other, without gaps."""
         space.place(((0, 1), (0, flat.size)), flat.dtype, space.size)
         space.write(flat.reshape(1, -1))
@@ -288,7 +288,7 @@ class _Run:
                 core.indices[place].write(indices[0])
         return self._work(task, part)
 
-    def _pooled(self, space: Space, box: Box) -> tuple[Array, Array | None]:
+    def _pooled(self, space: BufferSpace, box: Box) -> tuple[Array, Array | None]:
         (region,) = self.layer.op.region(box, self.types)
         assert region is not None
         x = space.read(region.ranges[1:])[None]
@@ -327,7 +327,7 @@ class _Run:
             total = total + bias.reshape(1, -1, *(1,) * self.rank)
         return total.astype(layer.dtype)
 
-    def _added(self, space: Space, partial: Array, task: _Task, part: int) -> Array:
+    def _added(self, space: BufferSpace, partial: Array, task: _Task, part: int) -> Array:
         """Add a part to the sum that is kept in the buffer; return the sum so far."""
         policy, dtype = self.plan.policy, self.layer.dtype
         kind = policy.sum_type or np.dtype(np.float64 if dtype == np.float64 else np.float32)

@@ -17,7 +17,7 @@ from cenote.graph.interpreter import evaluate
 from cenote.passes.cleanup import eliminate_dead
 from cenote.verification.errors import ALLOWED, relative_error, steps_of
 from cenote.verification.production import excused, own_error, reference64
-from cenote.verification.stream import Feed, Recorded
+from cenote.verification.stream import Feed, RecordedValues
 
 # Relative: the change that folded constants, rounded to float32, may cause.
 _SAME = 3e-5
@@ -32,7 +32,7 @@ class Fault:
     error: float
 
 
-def import_fault(graph: Graph, feed: Feed, ends: Sequence[str], theirs: Recorded) -> Fault | None:
+def import_fault(graph: Graph, feed: Feed, ends: Sequence[str], theirs: RecordedValues) -> Fault | None:
     """Return the first node, of those that lead to some values, whose result on the peer's values is not the
     peer's."""
     part = eliminate_dead(graph.replace(outputs=tuple(ends)))

@@ -23,7 +23,7 @@ from cenote.verification.errors import relative_error, relative_error_to
 from cenote.verification.found import Divergence, Shapes, SizesRun, ValueErrors
 from cenote.verification.peers import open_peer
 from cenote.verification.spill import Spill
-from cenote.verification.stream import Feed, Recorded, Subject
+from cenote.verification.stream import Feed, RecordedValues, Subject
 
 # Bytes of the peer's outputs at a time.
 _BUDGET = 64 << 20
@@ -106,13 +106,13 @@ def _rungs(number: int) -> list[int]:
 
 def outputs_of_the_peer(
     name: str, subject: Subject, feeds: Sequence[Feed], spill: Spill
-) -> list[Recorded | str]:
+) -> list[RecordedValues | str]:
     """Return the peer's outputs for some inputs, or the reason why it has none."""
     peer = open_peer(name, subject)
-    outputs: list[Recorded | str] = []
+    outputs: list[RecordedValues | str] = []
     for feed in feeds:
         try:
-            outputs.append(Recorded(peer, feed, subject.imported.graph.outputs, {}, _BUDGET, spill))
+            outputs.append(RecordedValues(peer, feed, subject.imported.graph.outputs, {}, _BUDGET, spill))
         except Exception as error:
             # Each engine has errors of its own.
             outputs.append(f"{name}: {error}")
@@ -129,7 +129,7 @@ class Sizes:
         self.runs: list[SizesRun] = []
         self.first: Divergence | None = None
 
-    def run(self, feed: Feed, theirs: Recorded | str, checked: Checked | None = None) -> None:
+    def run(self, feed: Feed, theirs: RecordedValues | str, checked: Checked | None = None) -> None:
         """Compare the outputs for some inputs with the peer's, and where they differ with those of plans for these
         sizes alone: `checked`, if they have been computed already."""
         shapes = {name: array.shape for name, array in feed.items()}

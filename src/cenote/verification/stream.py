@@ -34,7 +34,7 @@ class Peer(Protocol):
         ...
 
 
-class Recorded:
+class RecordedValues:
     """Values of a peer by name, each read from the file when it is requested.
 
     The peer is run for as many values at a time as fit `budget` bytes, and is not needed afterwards.

@@ -32,7 +32,7 @@ from cenote.verification.peers import REFERENCE, chosen, open_peer
 from cenote.verification.production import Made, Production
 from cenote.verification.sizes import Checked, Sizes, is_open, other_feeds, outputs_of_the_peer
 from cenote.verification.spill import Spill
-from cenote.verification.stream import Feed, Recorded, Subject
+from cenote.verification.stream import Feed, RecordedValues, Subject
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -234,13 +234,13 @@ class _Check:
             self.first = self._explained(graph, scheduled.graph, feed, theirs, suspects)
         return dict(zip(graph.outputs, results, strict=True))
 
-    def _of_the_peer(self, graph: Graph) -> Recorded:
+    def _of_the_peer(self, graph: Graph) -> RecordedValues:
         """Return the peer's values of the stage; the peer's memory is free afterwards."""
         peer = open_peer(self.peer_name, self.subject)
         names = [declared.name for declared in graph.inputs if declared.name not in self.feed]
         names += [name for node in graph.nodes for name in node.outputs if name]
         budget = max(_LEAST_BUDGET, sum(x.nbytes for x in graph.constants.values()) // 2)
-        recorded = Recorded(peer, self.feed, names, graph.types, budget, self.spill)
+        recorded = RecordedValues(peer, self.feed, names, graph.types, budget, self.spill)
         del peer
         self.spill.settle()
         return recorded
@@ -250,7 +250,7 @@ class _Check:
         graph: Graph,
         optimised: Graph,
         feed: Mapping[str, Array],
-        theirs: Recorded,
+        theirs: RecordedValues,
         suspects: Sequence[_Suspect],
     ) -> Divergence | None:
         """Return the first fault. None, where a model of quantised integers has no wrong import and no wrong kernel:

@@ -11,7 +11,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cenote.core.formulas.expressions import FUNCTIONS, Formula, Given, Symbolic, function_of, plain_number
+from cenote.core.formulas.expressions import (
+    FUNCTIONS,
+    Given,
+    SizeFormula,
+    Symbolic,
+    function_of,
+    plain_number,
+)
 from cenote.core.formulas.polynomials import valued
 from cenote.core.settings import CHECK_FORMULAS
 from cenote.core.sizes import Size
@@ -19,13 +26,13 @@ from cenote.core.sizes import Size
 Dimensions = Sequence[int]
 
 
-class Recorded(Protocol):
+class RecordedTrace(Protocol):
     """Contents of a trace (`trace.Trace`)."""
 
     codes: list[str]
     dimensions: int
     formulas: list[Any]
-    guards: dict[str, Formula]
+    guards: dict[str, SizeFormula]
     objects: list[Any]
     values: list[Any]
 
@@ -42,7 +49,7 @@ def checks_formulas() -> bool:
 class Evaluation:
     """Values of a trace's formulas for some dimensions, by their operations."""
 
-    def __init__(self, trace: Recorded, dimensions: Dimensions) -> None:
+    def __init__(self, trace: RecordedTrace, dimensions: Dimensions) -> None:
         self.trace, self.dimensions = trace, dimensions
         # Keyed by identity, with the formula kept, so that no other object gets its address.
         self._known: dict[int, tuple[Any, Any]] = {}
@@ -62,7 +69,7 @@ class Evaluation:
             if isinstance(x, Size):
                 value = valued(x.terms, self)
             else:
-                assert isinstance(x, Formula)
+                assert isinstance(x, SizeFormula)
                 value = function_of(x.function)(*map(self.value, x.operands))
             self._known[id(x)] = x, value
         return self._known[id(x)][1]
@@ -81,7 +88,7 @@ def other_dimensions(at_hand: Dimensions) -> Iterator[list[int]]:
     yield [size // 2 + 2 + 3 * index for index, size in enumerate(at_hand)]
 
 
-def check_texts(trace: Recorded, wanted: Sequence[Symbolic], needed: Sequence[int]) -> None:
+def check_texts(trace: RecordedTrace, wanted: Sequence[Symbolic], needed: Sequence[int]) -> None:
     """Raise FormulaError unless the unknowns that are `needed`, the guards and the formulas `wanted` have the same
     values by their texts as by their operations."""
     checked = [*(trace.formulas[unknown] for unknown in needed), *trace.guards.values(), *wanted]
@@ -117,7 +124,7 @@ def check_texts(trace: Recorded, wanted: Sequence[Symbolic], needed: Sequence[in
 
 
 def check_replayed(
-    trace: Recorded,
+    trace: RecordedTrace,
     inputs: Sequence[Any],
     outputs: Sequence[Any],
     compute: Callable[[list[Any]], Sequence[Any]],

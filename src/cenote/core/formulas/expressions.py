@@ -1,8 +1,8 @@
 """Formulas: functions of numbers that depend on a model's symbolic dimensions.
 
-A `Formula` is made from a function and its operands, and from nothing else. Its value for the shapes at hand is what
-the function gives for the operands' values; its text, the Python that gives the value for other shapes, names the same
-function and holds the texts of the same operands. No text needs parentheses, wherever it is put.
+A `SizeFormula` is made from a function and its operands, and from nothing else. Its value for the shapes at hand is
+what the function gives for the operands' values; its text, the Python that gives the value for other shapes, names the
+same function and holds the texts of the same operands. No text needs parentheses, wherever it is put.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Symbolic:
     value: Any
 
 
-class Formula(Symbolic):
+class SizeFormula(Symbolic):
     """`function(*operands)`. The function is an operator's sign, a name among FUNCTIONS, or a function of a module;
     an operand is a number, a text, None, a Symbolic, a Thing or a tuple of operands."""
 

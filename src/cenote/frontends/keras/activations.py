@@ -9,7 +9,7 @@ import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.builder import GraphBuilder
-from cenote.frontends.keras.layer import Call, Decode
+from cenote.frontends.keras.layer import Decode, LayerCall
 
 Apply = Callable[[GraphBuilder, str, str], str]
 
@@ -90,7 +90,7 @@ def activation_of(spec: Any, version: int) -> Apply | None:
     return ACTIVATIONS[spec]
 
 
-def activated(call: Call, make: Callable[[str], str]) -> str:
+def activated(call: LayerCall, make: Callable[[str], str]) -> str:
     """Return the result of `make`, with the layer's activation applied. `make` is called with the name of its
     value."""
     apply = activation_of(call.layer.config.get("activation"), call.layer.version)
@@ -99,12 +99,12 @@ def activated(call: Call, make: Callable[[str], str]) -> str:
     return apply(call.builder, make(f"{call.name}/linear"), call.name)
 
 
-def _activation(call: Call) -> str:
+def _activation(call: LayerCall) -> str:
     apply = activation_of(call.layer.config.get("activation"), call.layer.version)
     return call.x if apply is None else apply(call.builder, call.x, call.name)
 
 
-def _first_of(call: Call, names: tuple[str, ...], default: float) -> float:
+def _first_of(call: LayerCall, names: tuple[str, ...], default: float) -> float:
     """Return a number that versions of Keras name differently, and may store as an array."""
     for name in names:
         number = call.layer.config.get(name)
@@ -118,7 +118,7 @@ def _first_of(call: Call, names: tuple[str, ...], default: float) -> float:
     return default
 
 
-def _relu(call: Call) -> str:
+def _relu(call: LayerCall) -> str:
     slope = _first_of(call, ("negative_slope", "alpha"), 0.0)
     threshold, most = _first_of(call, ("threshold", "theta"), 0.0), call.layer.config.get("max_value")
     if slope and threshold:
@@ -136,24 +136,24 @@ def _relu(call: Call) -> str:
     return call.builder.add("Min", y, call.builder.constant(np.float32(_first_of(call, ("max_value",), 0.0))))
 
 
-def _leaky(call: Call) -> str:
+def _leaky(call: LayerCall) -> str:
     slope = _first_of(call, ("negative_slope", "alpha"), 0.3)
     return call.builder.add("LeakyRelu", call.x, name=call.name, alpha=slope)
 
 
-def _elu(call: Call) -> str:
+def _elu(call: LayerCall) -> str:
     return call.builder.add("Elu", call.x, name=call.name, alpha=_first_of(call, ("alpha",), 1.0))
 
 
-def _thresholded(call: Call) -> str:
+def _thresholded(call: LayerCall) -> str:
     return call.builder.add("ThresholdedRelu", call.x, name=call.name, alpha=_first_of(call, ("theta",), 1.0))
 
 
-def _prelu(call: Call) -> str:
+def _prelu(call: LayerCall) -> str:
     return call.builder.add("PRelu", call.x, call.weight(0, "alpha", call.rank - 1), name=call.name)
 
 
-def _softmax(call: Call) -> str:
+def _softmax(call: LayerCall) -> str:
     return call.builder.add("Softmax", call.x, name=call.name, axis=call.axis())
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array
-from cenote.frontends.wire import Source
+from cenote.frontends.wire import ByteSource
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
@@ -54,7 +54,7 @@ class Stored(Protocol):
 class SourceFile(io.RawIOBase):
     """A source as an open binary file."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self.source, self.position = source, 0
 
     def readable(self) -> bool:
@@ -79,7 +79,7 @@ class SourceFile(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def opened(source: Source) -> Iterator[tuple[Mapping[str, Any], str, Stored]]:
+def opened(source: ByteSource) -> Iterator[tuple[Mapping[str, Any], str, Stored]]:
     """Yield a file's configuration of the model, the version of Keras that wrote it, and its arrays.
 
     Raises ModelError for a file that is no Keras model, UnsupportedError where h5py is not installed.

@@ -18,7 +18,7 @@ FLOAT = np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
-class Value:
+class KerasValue:
     """A value of the graph under construction; `rank` counts all axes."""
 
     name: str
@@ -27,7 +27,7 @@ class Value:
 
 
 @dataclass
-class Layer:
+class KerasLayer:
     """A layer of the file, whatever the number of its calls."""
 
     kind: str
@@ -92,17 +92,17 @@ class Layer:
 
 
 @dataclass
-class Call:
+class LayerCall:
     """One call of a layer."""
 
-    layer: Layer
-    inputs: Sequence[Value]
+    layer: KerasLayer
+    inputs: Sequence[KerasValue]
     builder: GraphBuilder
     # Name of the value that it makes.
     name: str
 
     @property
-    def value(self) -> Value:
+    def value(self) -> KerasValue:
         """The only input."""
         if len(self.inputs) != 1:
             raise ModelError(f"it is called with {len(self.inputs)} values, not one")
@@ -158,5 +158,5 @@ class Call:
         return tuple(range(2, self.rank)) if self.channels_first else tuple(range(1, self.rank - 1))
 
 
-Decode = Callable[[Call], "Value | str"]
+Decode = Callable[[LayerCall], "KerasValue | str"]
 """Function that returns a value, or its name where it is float32 and has as many axes as the only input."""

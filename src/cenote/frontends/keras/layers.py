@@ -10,12 +10,12 @@ from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.builder import transposed
 from cenote.frontends.keras.activations import LAYERS as ACTIVATIONS
 from cenote.frontends.keras.activations import activated
-from cenote.frontends.keras.layer import Call, Decode, Value
+from cenote.frontends.keras.layer import Decode, KerasValue, LayerCall
 from cenote.frontends.keras.layers_shape import SHAPES
 
 
 def _padding(
-    call: Call, window: tuple[int, ...], dilations: tuple[int, ...]
+    call: LayerCall, window: tuple[int, ...], dilations: tuple[int, ...]
 ) -> tuple[str, list[tuple[int, int]]]:
     """Return padding and pads: "causal" is the whole reach of the window before its place."""
     padding = call.layer.text("padding", "valid")
@@ -26,12 +26,12 @@ def _padding(
     return padding.upper(), []
 
 
-def _bias(call: Call, index: int) -> str:
+def _bias(call: LayerCall, index: int) -> str:
     return call.weight(index, "bias", 1) if call.layer.flag("use_bias", True) else ""
 
 
 def _conv(spatial: int) -> Decode:
-    def decode(call: Call) -> str:
+    def decode(call: LayerCall) -> str:
         layer, rank = call.layer, call.need_rank(spatial + 2)
         window = layer.integers("kernel_size", spatial)
         dilations = layer.integers("dilation_rate", spatial, 1)
@@ -56,7 +56,7 @@ def _conv(spatial: int) -> Decode:
     return decode
 
 
-def _depthwise_of(call: Call, spatial: int, kernel: str, bias: str, name: str) -> str:
+def _depthwise_of(call: LayerCall, spatial: int, kernel: str, bias: str, name: str) -> str:
     layer = call.layer
     dilations = layer.integers("dilation_rate", spatial, 1)
     padding, pads = _padding(call, layer.integers("kernel_size", spatial), dilations)
@@ -74,7 +74,7 @@ def _depthwise_of(call: Call, spatial: int, kernel: str, bias: str, name: str) -
 
 
 def _depthwise(spatial: int) -> Decode:
-    def decode(call: Call) -> str:
+    def decode(call: LayerCall) -> str:
         kernel = call.weight(0, "kernel", call.need_rank(spatial + 2))
         return activated(call, lambda name: _depthwise_of(call, spatial, kernel, _bias(call, 1), name))
 
@@ -84,7 +84,7 @@ def _depthwise(spatial: int) -> Decode:
 def _separable(spatial: int) -> Decode:
     """Decode a convolution of each channel, followed by one that mixes the channels."""
 
-    def decode(call: Call) -> str:
+    def decode(call: LayerCall) -> str:
         rank = call.need_rank(spatial + 2)
         alone, mixing = call.weight(0, "depthwise_kernel", rank), call.weight(1, "pointwise_kernel", rank)
         x = _depthwise_of(call, spatial, alone, "", f"{call.name}/depthwise")
@@ -100,7 +100,7 @@ def _separable(spatial: int) -> Decode:
 
 
 def _conv_transpose(spatial: int) -> Decode:
-    def decode(call: Call) -> str:
+    def decode(call: LayerCall) -> str:
         layer, rank = call.layer, call.need_rank(spatial + 2)
         if layer.config.get("output_padding") is not None:
             raise UnsupportedError("output_padding is not supported")
@@ -125,7 +125,7 @@ def _conv_transpose(spatial: int) -> Decode:
 
 
 def _pool(op: str, spatial: int) -> Decode:
-    def decode(call: Call) -> str:
+    def decode(call: LayerCall) -> str:
         layer, rank = call.layer, call.need_rank(spatial + 2)
         window = layer.integers("pool_size", spatial)
         strides = layer.integers("strides", spatial) if layer.config.get("strides") is not None else window
@@ -138,16 +138,16 @@ def _pool(op: str, spatial: int) -> Decode:
 
 
 def _global_pool(op: str, spatial: int) -> Decode:
-    def decode(call: Call) -> Value:
+    def decode(call: LayerCall) -> KerasValue:
         rank, keep = call.need_rank(spatial + 2), call.layer.flag("keepdims", False)
         axes = call.builder.constant(np.array(call.spatial, np.int64))
         y = call.builder.add(op, call.x, axes, name=call.name, keepdims=int(keep))
-        return Value(y, rank if keep else 2)
+        return KerasValue(y, rank if keep else 2)
 
     return decode
 
 
-def _dense(call: Call) -> str:
+def _dense(call: LayerCall) -> str:
     kernel, bias, builder = call.weight(0, "kernel", 2), _bias(call, 1), call.builder
 
     def linear(name: str) -> str:
@@ -160,7 +160,7 @@ def _dense(call: Call) -> str:
     return activated(call, linear)
 
 
-def _scaled(call: Call, first: int) -> tuple[str, str, int]:
+def _scaled(call: LayerCall, first: int) -> tuple[str, str, int]:
     """Return scale and offset of a normalisation, "" for absent ones, and the index of the next array."""
     scale = call.weight(first, "gamma") if call.layer.flag("scale", True) else ""
     first += bool(scale)
@@ -168,7 +168,7 @@ def _scaled(call: Call, first: int) -> tuple[str, str, int]:
     return scale, offset, first + bool(offset)
 
 
-def _normalization(call: Call) -> str:
+def _normalization(call: LayerCall) -> str:
     axis, rank = call.axis(), call.rank
     if axis not in (1, rank - 1):
         raise UnsupportedError(f"batch normalisation along axis {axis} of {rank} is not supported")
@@ -194,7 +194,7 @@ def _normalization(call: Call) -> str:
     )
 
 
-def _layer_normalization(call: Call) -> str:
+def _layer_normalization(call: LayerCall) -> str:
     """Decode a normalisation over the last axes."""
     if call.layer.config.get("rms_scaling"):
         raise UnsupportedError("rms_scaling is not supported")
@@ -212,7 +212,7 @@ def _layer_normalization(call: Call) -> str:
     )
 
 
-def _group_normalization(call: Call) -> str:
+def _group_normalization(call: LayerCall) -> str:
     axis, rank, builder = call.axis(), call.rank, call.builder
     scale, offset, _ = _scaled(call, 0)
     if axis not in (1, rank - 1) or rank < 3 or not (scale or offset):
@@ -237,7 +237,7 @@ def _group_normalization(call: Call) -> str:
     return y if axis == 1 else transposed(builder, y, (0, *range(2, rank), 1), call.name)
 
 
-def _rescaling(call: Call) -> str:
+def _rescaling(call: LayerCall) -> str:
     numbers = []
     for name, default in (("scale", 1.0), ("offset", 0.0)):
         number = call.layer.config.get(name, default)
@@ -248,7 +248,7 @@ def _rescaling(call: Call) -> str:
     return call.builder.add("Add", call.builder.add("Mul", call.x, numbers[0]), numbers[1], name=call.name)
 
 
-def _standardization(call: Call) -> str:
+def _standardization(call: LayerCall) -> str:
     """Decode (x - mean) / max(sqrt(variance), 1e-7), each along the axes that the layer keeps."""
     layer, builder = call.layer, call.builder
     configured = [layer.config.get(f"input_{name}", layer.config.get(name)) for name in ("mean", "variance")]
@@ -279,7 +279,7 @@ def _standardization(call: Call) -> str:
     return builder.add("Div", builder.add("Sub", call.x, mean), deviation, name=call.name)
 
 
-def _embedding(call: Call) -> Value:
+def _embedding(call: LayerCall) -> KerasValue:
     if call.layer.config.get("mask_zero"):
         raise UnsupportedError("mask_zero is not supported")
     indices = (
@@ -288,11 +288,11 @@ def _embedding(call: Call) -> Value:
         else call.value.name
     )
     y = call.builder.add("Gather", call.weight(0, "embeddings", 2), indices, name=call.name, axis=0)
-    return Value(y, call.rank + 1)
+    return KerasValue(y, call.rank + 1)
 
 
 def _merge(op: str) -> Decode:
-    def decode(call: Call) -> Value:
+    def decode(call: LayerCall) -> KerasValue:
         ranks = {each.rank for each in call.inputs}
         if (
             len(ranks) != 1
@@ -306,12 +306,12 @@ def _merge(op: str) -> Decode:
         else:
             for each in call.inputs[1:]:
                 y = call.builder.add(op, y, each.name, name=call.name)
-        return Value(y, call.inputs[0].rank, call.inputs[0].dtype)
+        return KerasValue(y, call.inputs[0].rank, call.inputs[0].dtype)
 
     return decode
 
 
-def _same(call: Call) -> Value:
+def _same(call: LayerCall) -> KerasValue:
     """Decode a layer that changes nothing outside of training."""
     return call.value
 

@@ -11,9 +11,9 @@ from cenote.core.types import Dimension, dtype_named
 from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.keras.archive import Stored, opened
-from cenote.frontends.keras.layer import Call, Layer, Value
+from cenote.frontends.keras.layer import KerasLayer, KerasValue, LayerCall
 from cenote.frontends.keras.layers import LAYERS
-from cenote.frontends.wire import Source
+from cenote.frontends.wire import ByteSource
 
 _MODELS = ("Sequential", "Functional", "Model")
 # Nesting of models in models.
@@ -26,7 +26,7 @@ Place = tuple[str, int, int]
 """A value: the layer, the number of its call, the number of its output."""
 
 
-def load_keras(source: Source, problems: list[str] | None = None) -> ImportedModel:
+def load_keras(source: ByteSource, problems: list[str] | None = None) -> ImportedModel:
     """Read a Sequential or Functional model from a .keras or .h5 file; outputs are named after their layers.
 
     `problems`, if given, collects unsupported parts instead of an error. Raises ModelError for a file of another
@@ -98,15 +98,17 @@ class _Importer:
         # Only layers are counted where arrays are stored.
         is_layer = "keras.src.ops" not in str(each.get("module"))
         kept = stored.child(kind, name) if is_layer else stored
-        layer: Layer | _Model
+        layer: KerasLayer | _Model
         if kind in _MODELS:
             layer = self.model(each, kept, depth + 1)
         else:
-            layer = Layer(kind if is_layer else f"{each['module']}.{kind}", name, config, kept, self.version)
+            layer = KerasLayer(
+                kind if is_layer else f"{each['module']}.{kind}", name, config, kept, self.version
+            )
         model.layers[name] = layer
         model.calls[name] = list(_calls(each.get("inbound_nodes") or [], self.version))
 
-    def input(self, name: str, config: Mapping[str, Any]) -> Value:
+    def input(self, name: str, config: Mapping[str, Any]) -> KerasValue:
         """Add an input of the graph."""
         shape = _shape(config)
         dtype = config.get("dtype") or "float32"
@@ -114,9 +116,9 @@ class _Importer:
         if shape is None or dtype not in _TYPES:
             raise UnsupportedError(f"input '{name}' has no shape, or elements of type {dtype}")
         kind = dtype_named(dtype)
-        return Value(self.builder.input(name, kind, shape), len(shape), kind)
+        return KerasValue(self.builder.input(name, kind, shape), len(shape), kind)
 
-    def call(self, layer: Layer, inputs: Sequence[Value], prefix: str) -> Value | None:
+    def call(self, layer: KerasLayer, inputs: Sequence[KerasValue], prefix: str) -> KerasValue | None:
         """Call a layer; return None where it is not supported and problems are collected."""
         name = prefix + layer.name
         self._count += 1
@@ -128,8 +130,8 @@ class _Importer:
             if decode is None:
                 raise UnsupportedError(f"Keras's layer {layer.kind} is not supported")
             _check_type(layer)
-            result = decode(Call(layer, inputs, self.builder, name))
-            return result if isinstance(result, Value) else Value(result, inputs[0].rank)
+            result = decode(LayerCall(layer, inputs, self.builder, name))
+            return result if isinstance(result, KerasValue) else KerasValue(result, inputs[0].rank)
         except CenoteError as error:
             located = error.located(f"layer '{name}' ({layer.kind})")
             if self.problems is None or not isinstance(error, UnsupportedError):
@@ -140,7 +142,7 @@ class _Importer:
             self.builder.label = ""
 
 
-def _check_type(layer: Layer) -> None:
+def _check_type(layer: KerasLayer) -> None:
     policy = layer.config.get("dtype") or "float32"
     if isinstance(policy, dict):
         inner = policy.get("config")
@@ -156,7 +158,7 @@ class _Model:
     name: str
     config: Mapping[str, Any]
     sequential: bool
-    layers: dict[str, Layer | _Model] = field(default_factory=dict)
+    layers: dict[str, KerasLayer | _Model] = field(default_factory=dict)
     calls: dict[str, list[list[Place]]] = field(default_factory=dict)
     # The number of its first call in the model around it.
     first_call: int = 0
@@ -164,7 +166,7 @@ class _Model:
     def has_inputs(self) -> bool:
         """Return whether the model declares its inputs."""
         first = next(iter(self.layers.values()), None)
-        return not self.sequential or (isinstance(first, Layer) and _shape(first.config) is not None)
+        return not self.sequential or (isinstance(first, KerasLayer) and _shape(first.config) is not None)
 
     def inputs(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Return names and configurations of the inputs."""
@@ -180,14 +182,14 @@ class _Model:
             return [(f"{name}_input", {**config, "dtype": layer.config.get("dtype")})]
         raise ModelError(f"model '{self.name}' has no layers")
 
-    def _layer(self, name: str) -> Layer | _Model:
+    def _layer(self, name: str) -> KerasLayer | _Model:
         if name not in self.layers:
             raise ModelError(f"no layer is named '{name}'")
         return self.layers[name]
 
     def run(
-        self, importer: _Importer, inputs: Sequence[Value], prefix: str
-    ) -> list[tuple[str, Value | None]]:
+        self, importer: _Importer, inputs: Sequence[KerasValue], prefix: str
+    ) -> list[tuple[str, KerasValue | None]]:
         """Return the outputs, by the names of the layers that make them; None for those that are not supported."""
         if self.sequential:
             return self._in_a_row(importer, inputs, prefix)
@@ -195,7 +197,7 @@ class _Model:
         wanted = _places(self.config.get("input_layers"))
         if len(wanted) != len(inputs):
             raise ModelError(f"model '{self.name}' takes {len(wanted)} inputs, not {len(inputs)}")
-        values_of: dict[tuple[str, int], list[Value | None]] = {
+        values_of: dict[tuple[str, int], list[KerasValue | None]] = {
             place[:2]: [value] for place, value in zip(wanted, inputs, strict=True)
         }
         stack = [place[:2] for place in reversed(places)]
@@ -227,20 +229,24 @@ class _Model:
         return calls[index - first]
 
     def _in_a_row(
-        self, importer: _Importer, inputs: Sequence[Value], prefix: str
-    ) -> list[tuple[str, Value | None]]:
-        values: list[Value | None] = list(inputs)
+        self, importer: _Importer, inputs: Sequence[KerasValue], prefix: str
+    ) -> list[tuple[str, KerasValue | None]]:
+        values: list[KerasValue | None] = list(inputs)
         if not self.layers:
             raise ModelError(f"model '{self.name}' has no layers")
         for layer in self.layers.values():
-            if isinstance(layer, Layer) and layer.kind == "InputLayer":
+            if isinstance(layer, KerasLayer) and layer.kind == "InputLayer":
                 continue
             values = self._called(importer, layer, values, prefix)
         return [(layer.name, value) for value in values]
 
     def _called(
-        self, importer: _Importer, layer: Layer | _Model, values: Sequence[Value | None], prefix: str
-    ) -> list[Value | None]:
+        self,
+        importer: _Importer,
+        layer: KerasLayer | _Model,
+        values: Sequence[KerasValue | None],
+        prefix: str,
+    ) -> list[KerasValue | None]:
         known = [value for value in values if value is not None]
         if len(known) < len(values):
             # One for every output that it may have.
@@ -252,7 +258,7 @@ class _Model:
         return [importer.call(layer, known, prefix)]
 
 
-def _output(made: Mapping[tuple[str, int], Sequence[Value | None]], place: Place) -> Value | None:
+def _output(made: Mapping[tuple[str, int], Sequence[KerasValue | None]], place: Place) -> KerasValue | None:
     outputs = made[place[:2]]
     if not 0 <= place[2] < len(outputs):
         raise ModelError(f"layer '{place[0]}' makes {len(outputs)} values; number {place[2]} is read")

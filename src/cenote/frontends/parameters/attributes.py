@@ -21,7 +21,7 @@ import numpy as np
 
 from cenote.core.errors import FAULTS, CenoteError, UnsupportedError, shown
 from cenote.core.types import Array, dtype_named
-from cenote.frontends.parameters.lines import Record
+from cenote.frontends.parameters.lines import JsonObject
 from cenote.graph.conditional import Branch, Refused
 from cenote.graph.graph import Node
 from cenote.kernels.elementwise.activations import Activation
@@ -94,7 +94,7 @@ def _encoded(value: Any, keep: Keep) -> Any:
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def decoded_node(record: Record, fetch: Fetch) -> Node:
+def decoded_node(record: JsonObject, fetch: Fetch) -> Node:
     """Decode a node; errors name its line."""
     record.only("name", "operator", "configuration", "inputs", "outputs")
     op = decoded_op(record, fetch)
@@ -102,7 +102,7 @@ def decoded_node(record: Record, fetch: Fetch) -> Node:
     return Node(op, tuple(inputs), tuple(outputs), record.text("name", ""))
 
 
-def decoded_op(record: Record, fetch: Fetch) -> Op:
+def decoded_op(record: JsonObject, fetch: Fetch) -> Op:
     """Decode an operator."""
     name = record.text("operator")
     kind = operators_by_name().get(name)
@@ -112,8 +112,8 @@ def decoded_op(record: Record, fetch: Fetch) -> Op:
     return op
 
 
-def _made(kind: type, record: Record, fetch: Fetch) -> Any:
-    configuration = record.record("configuration") if "configuration" in record else Record()
+def _made(kind: type, record: JsonObject, fetch: Fetch) -> Any:
+    configuration = record.record("configuration") if "configuration" in record else JsonObject()
     names = [field.name for field in dataclasses.fields(kind)]
     configuration.line = configuration.line or record.line
     configuration.only(*names)
@@ -136,10 +136,10 @@ def _hint(kind: type, field: str) -> Any:
     return get_type_hints(alone, vars(sys.modules[home.__module__]))[field]
 
 
-def _decoded(value: Any, record: Record, fetch: Fetch) -> Any:
+def _decoded(value: Any, record: JsonObject, fetch: Fetch) -> Any:
     if isinstance(value, list):
         return tuple(_decoded(item, record, fetch) for item in value)
-    if not isinstance(value, Record):
+    if not isinstance(value, JsonObject):
         return value
     if "operator" in value:
         value.only("operator", "configuration")

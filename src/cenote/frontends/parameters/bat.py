@@ -42,7 +42,7 @@ _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
 @dataclass(frozen=True)
-class Layer:
+class BatLayer:
     """A layer with the fields of its files."""
 
     kind: str
@@ -132,20 +132,20 @@ def _text(path: Path) -> str:
         raise ModelError(f"{path.name}: cannot be read ({error})") from None
 
 
-def _read_layer(config: Path, values: Path) -> Layer:
+def _read_layer(config: Path, values: Path) -> BatLayer:
     lines = _Lines(config)
     kind = lines.choice("the type of the layer", tuple(_SIZES))
     sizes = tuple(lines.number(f"size {number + 1} of {kind}") for number in range(_SIZES[kind]))
-    layer = Layer(kind, sizes)
+    layer = BatLayer(kind, sizes)
     if kind != "DENSE":
         padding = lines.choice("the padding", _PADDINGS)
         strides = (lines.number("the row stride"), lines.number("the column stride"))
-        layer = Layer(kind, sizes, padding, strides, lines.choice("the format", _FORMATS))
+        layer = BatLayer(kind, sizes, padding, strides, lines.choice("the format", _FORMATS))
     lines.end()
-    return Layer(kind, sizes, layer.padding, layer.strides, layer.form, _read_values(values, layer))
+    return BatLayer(kind, sizes, layer.padding, layer.strides, layer.form, _read_values(values, layer))
 
 
-def _read_values(path: Path, layer: Layer) -> Array | None:
+def _read_values(path: Path, layer: BatLayer) -> Array | None:
     count = 0 if layer.kind == "AVG_POOL" else math.prod(layer.sizes)
     if count > _MOST_VALUES:
         raise ModelError(f"{path.name}: {count} values are more than such files are read for")
@@ -172,7 +172,7 @@ class _Chain:
     def __init__(self) -> None:
         self.builder, self.value, self.form, self.channels = GraphBuilder(), "", "", 0
 
-    def add(self, layer: Layer, label: str) -> None:
+    def add(self, layer: BatLayer, label: str) -> None:
         builder = self.builder
         builder.label = label
         if not self.value:
@@ -206,7 +206,7 @@ class _Chain:
             self.value, weights, bias, rank=4, strides=layer.strides, padding=layer.padding
         )
 
-    def _begin(self, layer: Layer) -> None:
+    def _begin(self, layer: BatLayer) -> None:
         if layer.kind == "DENSE":
             self.value = self.builder.input("input", FLOAT32, ("n", layer.sizes[0]))
             return
@@ -214,7 +214,7 @@ class _Chain:
         shape = ("n", "h", "w", channels) if layer.form == "NHWC" else ("n", channels, "h", "w")
         self.value, self.form = self.builder.input("input", FLOAT32, shape), layer.form
 
-    def _dense(self, layer: Layer) -> None:
+    def _dense(self, layer: BatLayer) -> None:
         weights, bias = self._parameters(layer)
         if self.form:
             self.value, self.form = self.builder.add("Flatten", self.value, axis=1), ""
@@ -223,7 +223,7 @@ class _Chain:
         self.channels = layer.sizes[1]
         self.value = self.builder.add("Gemm", self.value, weights, bias)
 
-    def _parameters(self, layer: Layer) -> tuple[str, str]:
+    def _parameters(self, layer: BatLayer) -> tuple[str, str]:
         """Return weights and bias as constants."""
         assert layer.values is not None
         count = math.prod(layer.sizes)
@@ -262,11 +262,11 @@ class _Reading:
     """Conversion of a graph that is a chain, node by node."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.found = graph, list[Layer]()
+        self.graph, self.found = graph, list[BatLayer]()
         # The current map has channels last in the model, and was made channels first.
         self.turned = False
 
-    def layers(self) -> list[Layer]:
+    def layers(self) -> list[BatLayer]:
         graph = self.graph
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
             raise UnsupportedError("such files hold a chain of layers: one input, one output")
@@ -314,7 +314,7 @@ class _Reading:
 
     def _map(
         self, node: Node, op: Conv | AveragePool, kind: str, sizes: Sequence[int], strides: Sequence[int]
-    ) -> Layer:
+    ) -> BatLayer:
         window = sizes[-2:]
         if len(window) != 2 or any(
             step != 1 for step in (op.dilations if isinstance(op, Conv) else op.dilation)
@@ -322,7 +322,7 @@ class _Reading:
             raise self._refusal(node)
         strides = tuple(strides) or (1, 1)
         form = "NHWC" if self.turned else "NCHW"
-        return Layer(kind, tuple(sizes), self._padding(node, op, window, strides), tuple(strides), form)
+        return BatLayer(kind, tuple(sizes), self._padding(node, op, window, strides), tuple(strides), form)
 
     def _conv(self, node: Node, op: Conv) -> None:
         weights = self._constant(node, 1)
@@ -352,7 +352,7 @@ class _Reading:
             bias = self._constant(node, 2) if len(node.inputs) > 2 and node.inputs[2] else None
         if weights.ndim != 2 or self.turned:
             raise self._refusal(node)
-        self._append(Layer("DENSE", weights.shape), weights, bias)
+        self._append(BatLayer("DENSE", weights.shape), weights, bias)
 
     def _bias(self, node: Node) -> None:
         """Add a constant that is added to the last layer's result as its bias: one number per output."""
@@ -373,10 +373,10 @@ class _Reading:
             raise UnsupportedError(f"{node.where}: its parameters must be float32 constants")
         return content
 
-    def _append(self, layer: Layer, weights: Array, bias: Array | None) -> None:
+    def _append(self, layer: BatLayer, weights: Array, bias: Array | None) -> None:
         values = weights.reshape(-1)
         if bias is not None:
             if bias.size != layer.outputs:
                 raise UnsupportedError(f"a bias of shape {list(bias.shape)} is not one number per output")
             values = np.concatenate([values, bias.reshape(-1)])
-        self.found.append(Layer(layer.kind, layer.sizes, layer.padding, layer.strides, layer.form, values))
+        self.found.append(BatLayer(layer.kind, layer.sizes, layer.padding, layer.strides, layer.form, values))

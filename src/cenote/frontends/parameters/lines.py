@@ -10,7 +10,7 @@ from typing import Any
 from cenote.core.errors import ModelError, shown
 
 
-class Record(dict[str, Any]):
+class JsonObject(dict[str, Any]):
     """An object of a JSON file."""
 
     line = 0
@@ -40,9 +40,9 @@ class Record(dict[str, Any]):
             raise self.fail(f"'{key}' must be a list of its kind, not {shown(value)}")
         return value
 
-    def record(self, key: str) -> Record:
+    def record(self, key: str) -> JsonObject:
         value = self.get(key)
-        if not isinstance(value, Record):
+        if not isinstance(value, JsonObject):
             raise self.fail(f"'{key}' must be an object, not {shown(value)}")
         return value
 
@@ -53,7 +53,7 @@ class Record(dict[str, Any]):
         return value
 
 
-def parse(text: str) -> Record:
+def parse(text: str) -> JsonObject:
     """Parse a file's object. Raises ModelError naming the line for invalid JSON, or a key given twice."""
 
     class Decoder(json.JSONDecoder):
@@ -61,7 +61,7 @@ def parse(text: str) -> Record:
             super().__init__(object_pairs_hook=_unique)
             inner: Any = self.parse_object  # type: ignore[has-type]  # of the base class
 
-            def parse_object(start: tuple[str, int], *rest: Any) -> tuple[Record, int]:
+            def parse_object(start: tuple[str, int], *rest: Any) -> tuple[JsonObject, int]:
                 line = text.count("\n", 0, start[1]) + 1
                 try:
                     record, end = inner(start, *rest)
@@ -81,7 +81,7 @@ def parse(text: str) -> Record:
     except (RecursionError, ValueError) as error:
         # ValueError: an integer of thousands of digits.
         raise ModelError(f"this is no JSON that can be read ({error})") from None
-    if not isinstance(record, Record):
+    if not isinstance(record, JsonObject):
         raise ModelError("line 1: the file must hold one object")
     return record
 
@@ -90,8 +90,8 @@ class _Twice(Exception):
     pass
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> Record:
-    record = Record()
+def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
+    record = JsonObject()
     for key, value in pairs:
         if key in record:
             raise _Twice(key)

@@ -16,7 +16,7 @@ from cenote.core.limits import MOST_BYTES
 from cenote.core.types import Array, Declared, dtype_named
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.parameters.attributes import FORMAT, VERSION, decoded_node
-from cenote.frontends.parameters.lines import Record, parse
+from cenote.frontends.parameters.lines import JsonObject, parse
 from cenote.frontends.parameters.tensors import Safetensors, of_bytes, read_npy
 from cenote.graph.graph import Graph
 from cenote.graph.verify import verify
@@ -46,23 +46,25 @@ def load_layers(path: Path) -> ImportedModel:
         )
     values = _Values(path.parent, root)
     try:
-        nodes = tuple(decoded_node(record, values.configuration) for record in root.list("layers", Record))
+        nodes = tuple(
+            decoded_node(record, values.configuration) for record in root.list("layers", JsonObject)
+        )
     except RecursionError:
         raise ModelError("a layer's configuration is nested too deeply") from None
     constants = {name: values.array(name) for name in values.entries if name not in values.configured}
-    inputs = tuple(_declared(record) for record in root.list("inputs", Record))
+    inputs = tuple(_declared(record) for record in root.list("inputs", JsonObject))
     graph = Graph(inputs, tuple(root.list("outputs", str)), nodes, constants, name=root.text("name"))
     verify(graph)
     metadata = root.record("metadata")
     if not all(isinstance(value, str) for value in metadata.values()):
         raise metadata.fail("metadata is texts by name")
-    outputs = {each.name: each for each in map(_declared, root.list("declared_outputs", Record))}
+    outputs = {each.name: each for each in map(_declared, root.list("declared_outputs", JsonObject))}
     return ImportedModel(
         graph, outputs, dict(metadata), {"producer_name": "cenote extract"}, tuple(values.files)
     )
 
 
-def _declared(record: Record) -> Declared:
+def _declared(record: JsonObject) -> Declared:
     record.only("name", "dtype", "shape")
     shape = None if record.get("shape") is None else tuple(record.list("shape", (int, str, type(None))))
     if any(isinstance(extent, int) and extent < 0 for extent in shape or ()):
@@ -70,7 +72,7 @@ def _declared(record: Record) -> Declared:
     return Declared(record.text("name"), _dtype(record), shape)
 
 
-def _dtype(record: Record) -> np.dtype[Any]:
+def _dtype(record: JsonObject) -> np.dtype[Any]:
     try:
         return dtype_named(record.text("dtype"))
     except TypeError:
@@ -81,10 +83,10 @@ class _Values:
     """The arrays by name. `configured` are those that belong to a layer's configuration; `files` those that were
     read."""
 
-    def __init__(self, folder: Path, root: Record) -> None:
+    def __init__(self, folder: Path, root: JsonObject) -> None:
         self.folder = folder
-        self.entries: dict[str, Record] = {}
-        for record in root.list("values", Record):
+        self.entries: dict[str, JsonObject] = {}
+        for record in root.list("values", JsonObject):
             record.only("name", "dtype", "shape", "file", "texts")
             name = record.text("name")
             if name in self.entries:
@@ -111,7 +113,7 @@ class _Values:
         except OSError as error:
             raise ModelError(f"line {record.line}: values '{name}' cannot be read ({error})") from None
 
-    def _array(self, name: str, record: Record) -> Array:
+    def _array(self, name: str, record: JsonObject) -> Array:
         shape, dtype = tuple(record.list("shape", int)), _dtype(record)
         if any(extent < 0 for extent in shape) or math.prod(shape) * dtype.itemsize >= MOST_BYTES:
             raise ModelError(f"{dtype.name}{list(shape)} is no array")

@@ -18,7 +18,7 @@ import numpy as np
 
 from cenote.core.errors import ModelError
 from cenote.core.types import Array, dtype_named
-from cenote.frontends.parameters.lines import Record, parse
+from cenote.frontends.parameters.lines import JsonObject, parse
 
 _NAMES = {
     "bool": "BOOL",
@@ -95,7 +95,7 @@ class Safetensors:
     def content(self, name: str) -> Array:
         """Return the bytes of an array."""
         entry = self.header.get(name)
-        if name == "__metadata__" or not isinstance(entry, Record):
+        if name == "__metadata__" or not isinstance(entry, JsonObject):
             raise ModelError(f"the file has no values '{name}'")
         kind = entry.choice("dtype", _TYPES)
         shape, offsets = entry.list("shape", int), entry.list("data_offsets", int)

@@ -27,7 +27,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 
 from cenote.core.errors import ModelError
 from cenote.core.types import Array
-from cenote.frontends.wire import SMALL, IrregularError, Source, Span, delimited, fields_of, join
+from cenote.frontends.wire import SMALL, ByteRange, ByteSource, IrregularError, delimited, fields_of, join
 
 _PACKAGE = "cenote_tensorflow"
 _MESSAGES = """
@@ -172,10 +172,10 @@ def message_class(name: str) -> Any:
 class Contents:
     """The parts that were left out of a message: `of(bytes)` returns the content of a tensor as bytes in an array."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self.source, self.word = source, os.urandom(16)
 
-    def mark(self, span: Span) -> bytes:
+    def mark(self, span: ByteRange) -> bytes:
         """Return the replacement of a tensor's content that is at `span`."""
         return self.word + struct.pack("<QQ", span.offset, span.length)
 
@@ -187,14 +187,14 @@ class Contents:
         return self.source.array(offset, length)
 
 
-def parse(source: Source, name: str) -> tuple[Any, Contents]:
+def parse(source: ByteSource, name: str) -> tuple[Any, Contents]:
     """Return a message of a file, and the weights that were left out of it.
 
     Raises ModelError when the bytes are not such a message.
     """
     contents = Contents(source)
     try:
-        content = _without_weights(source, Span(0, source.size), name, contents)
+        content = _without_weights(source, ByteRange(0, source.size), name, contents)
     except IrregularError:
         content = source.read(0, source.size)
     return parse_bytes(content, name), contents
@@ -220,10 +220,10 @@ def parse_text(content: bytes, name: str) -> Any:
     return message
 
 
-def _without_weights(source: Source, span: Span, name: str, contents: Contents) -> bytes:
+def _without_weights(source: ByteSource, span: ByteRange, name: str, contents: Contents) -> bytes:
     """Return a message's bytes, with a mark for each large tensor's content."""
     inside = _large_fields(name)
-    pieces: list[Span | bytes] = []
+    pieces: list[ByteRange | bytes] = []
     for field in fields_of(source, span):
         kind = inside.get(field.number)
         if kind is None or field.content is None or field.content.length < SMALL:

@@ -18,7 +18,7 @@ from cenote.frontends.builder import GraphBuilder, decoded
 from cenote.frontends.channels_last import ChannelsLast
 from cenote.frontends.tensorflow.branches import Branches, Sides, around
 from cenote.frontends.tensorflow.messages import Contents
-from cenote.frontends.tensorflow.scope import Scope
+from cenote.frontends.tensorflow.scope import TensorFlowScope
 from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
 
 DEEPEST_CALL = 64
@@ -27,7 +27,7 @@ MOST_NODES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Variable:
+class VariableHandle:
     """The handle of a variable: the node that makes it, and the variable's own name."""
 
     node: str
@@ -40,7 +40,7 @@ class Dead:
 
 
 @dataclass(frozen=True)
-class Spread:
+class SpaceToBatchNode:
     """The result of SpaceToBatchND on `value`, and operations on it that wait for BatchToSpaceND: a convolution
     between the two is a dilated one."""
 
@@ -55,7 +55,7 @@ class Noise:
     """Random numbers, or a result computed from them."""
 
 
-Value = str | Variable | Dead | Spread | Noise
+Value = str | VariableHandle | Dead | SpaceToBatchNode | Noise
 DEAD = Dead()
 # The key of operations on Noise in the table of operations, whatever they are.
 MET_NOISE = "an operation on Noise"
@@ -95,8 +95,8 @@ class NodeSite:
     op: str
     inputs: list[Value]
     attributes: Mapping[str, Any]
-    importer: Importer
-    scope: Scope[Value]
+    importer: TensorFlowImporter
+    scope: TensorFlowScope[Value]
     # Its name in the scope.
     node: str = ""
     # For a convolution: padding and dilations that replace the attributes'.
@@ -114,7 +114,7 @@ class NodeSite:
         if not -len(self.inputs) <= index < len(self.inputs):
             raise ModelError(f"input {index} is missing")
         value = self.inputs[index]
-        if isinstance(value, Spread):
+        if isinstance(value, SpaceToBatchNode):
             raise UnsupportedError(
                 f"input {index} comes from SpaceToBatchND; only convolutions, biases and activations before a "
                 "BatchToSpaceND are supported"
@@ -239,7 +239,7 @@ class NodeSite:
         return tuple(number for axis, number in enumerate(every) if axis not in (0, channel))
 
 
-class Importer:
+class TensorFlowImporter:
     """Importer of nodes into a graph under construction; `operators` has the decoder of each operation."""
 
     def __init__(
@@ -247,7 +247,7 @@ class Importer:
         operators: Mapping[str, Decode],
         contents: Contents,
         functions: Mapping[str, Any],
-        variable: Callable[[Variable], Array | None] | None = None,
+        variable: Callable[[VariableHandle], Array | None] | None = None,
     ) -> None:
         self.operators, self.builder = operators, GraphBuilder()
         self.contents, self.functions, self.variable = contents, functions, variable
@@ -260,7 +260,7 @@ class Importer:
         self.branches = Branches(self.builder)
         self._count = 0
 
-    def value(self, scope: Scope[Value], reference: str) -> Value:
+    def value(self, scope: TensorFlowScope[Value], reference: str) -> Value:
         """Return the value that a reference to an output stands for, after importing all nodes that it needs."""
         name, index = scope.place(reference)
         if name in scope.arguments:
@@ -273,7 +273,7 @@ class Importer:
             raise ModelError(f"'{reference}' names output {index} of a node that has {len(outputs)}")
         return outputs[index]
 
-    def _visit(self, scope: Scope[Value], wanted: str) -> None:
+    def _visit(self, scope: TensorFlowScope[Value], wanted: str) -> None:
         """Import a node and the nodes that it needs, deepest first, without recursion: networks are thousands of
         nodes deep."""
         path: dict[str, list[str]] = {}
@@ -296,13 +296,13 @@ class Importer:
             scope.made[name] = self._imported(scope, name)
             stack.pop()
 
-    def _sources(self, scope: Scope[Value], name: str) -> list[str]:
+    def _sources(self, scope: TensorFlowScope[Value], name: str) -> list[str]:
         if name not in scope.nodes:
             raise ModelError(f"no node is named '{name}'")
         places = map(scope.place, scope.sources(name))
         return [source for source, index in places if (source, index) not in scope.fed]
 
-    def _imported(self, scope: Scope[Value], name: str) -> tuple[Value, ...]:
+    def _imported(self, scope: TensorFlowScope[Value], name: str) -> tuple[Value, ...]:
         node, sources = scope.nodes[name], scope.sources(name)
         self._count += 1
         if self._count > MOST_NODES:
@@ -343,7 +343,7 @@ class Importer:
         if decode is None:
             raise UnsupportedError(f"TensorFlow's operation {site.op} is not supported")
         spread = site.inputs[0] if site.inputs else None
-        if isinstance(spread, Spread) and site.op in _WAITING:
+        if isinstance(spread, SpaceToBatchNode) and site.op in _WAITING:
             if site.op in ("Add", "AddV2", "Mul"):
                 content = site.known(1)
                 if content is None or content.squeeze().ndim > 1:
@@ -352,7 +352,7 @@ class Importer:
                     )
             return (replace(spread, waiting=(*spread.waiting, site)),)
         outputs = decoded(decode, site)
-        if isinstance(outputs, str | Variable | Dead | Spread | Noise):
+        if isinstance(outputs, str | VariableHandle | Dead | SpaceToBatchNode | Noise):
             return (outputs,)
         return tuple(outputs)
 
@@ -370,7 +370,7 @@ class Importer:
         formal = [argument.name for argument in function.signature.input_arg]
         if len(formal) != len(inputs):
             raise ModelError(f"function '{name}' takes {len(formal)} inputs, not {len(inputs)}")
-        scope = Scope[Value](
+        scope = TensorFlowScope[Value](
             {node.name: node for node in function.node_def},
             f"{site.name}/",
             dict(zip(formal, inputs, strict=True)),
@@ -379,7 +379,7 @@ class Importer:
         )
         return tuple(self.value(scope, function.ret[output.name]) for output in function.signature.output_arg)
 
-    def read(self, variable: Variable) -> str:
+    def read(self, variable: VariableHandle) -> str:
         """Return a variable's content as a constant.
 
         Raises ModelError where the model has no value for it.

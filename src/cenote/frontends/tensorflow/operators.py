@@ -11,7 +11,7 @@ from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import pieces
 from cenote.frontends import tensorflow_common as common
 from cenote.frontends.tensorflow.dropout import DROPOUT
-from cenote.frontends.tensorflow.nodes import Decode, NodeSite, Value, Variable
+from cenote.frontends.tensorflow.nodes import Decode, NodeSite, Value, VariableHandle
 from cenote.frontends.tensorflow.operators_branches import BRANCHES
 from cenote.frontends.tensorflow.operators_pictures import PICTURES
 from cenote.frontends.tensorflow.operators_shape import SHAPES
@@ -69,12 +69,12 @@ def _constant(site: NodeSite) -> str:
 
 
 def _variable(site: NodeSite) -> Value:
-    return Variable(site.name, site.text("shared_name", "") or site.name)
+    return VariableHandle(site.name, site.text("shared_name", "") or site.name)
 
 
 def _read(site: NodeSite) -> Value:
     value = _first(site)
-    return site.importer.read(value) if isinstance(value, Variable) else value
+    return site.importer.read(value) if isinstance(value, VariableHandle) else value
 
 
 def _passed(site: NodeSite) -> Value:
@@ -178,7 +178,7 @@ def _select(site: NodeSite) -> str:
 
 def _gather_variable(site: NodeSite) -> str:
     variable = _first(site)
-    if not isinstance(variable, Variable):
+    if not isinstance(variable, VariableHandle):
         raise ModelError("its input 0 is no variable")
     table, batch_dims = site.importer.read(variable), site.integer("batch_dims", 0)
     return pieces.gathered(site.builder, table, site.x(1), batch_dims, batch_dims, site.name)

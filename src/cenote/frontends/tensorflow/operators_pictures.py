@@ -10,7 +10,7 @@ import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import tensorflow_common as common
-from cenote.frontends.tensorflow.nodes import Decode, NodeSite, Spread, Value
+from cenote.frontends.tensorflow.nodes import Decode, NodeSite, SpaceToBatchNode, Value
 
 # As many groups as the channels of x and of the weights imply.
 _GROUPS_OF_WEIGHTS = 0
@@ -132,7 +132,7 @@ def _space_to_batch(site: NodeSite) -> Value:
     if pads.shape != (len(block), 2):
         raise ModelError(f"paddings of shape {list(pads.shape)} for {len(block)} axes")
     pairs = tuple((int(begin), int(end)) for begin, end in pads)
-    return Spread(site.x(0), block, pairs)
+    return SpaceToBatchNode(site.x(0), block, pairs)
 
 
 def _batch_to_space(site: NodeSite) -> str:
@@ -144,7 +144,7 @@ def _batch_to_space(site: NodeSite) -> str:
     """
     spread = site.inputs[0] if site.inputs else ""
     if (
-        not isinstance(spread, Spread)
+        not isinstance(spread, SpaceToBatchNode)
         or len(spread.block) not in (1, 2)
         or site.numbers(1, "the block") != spread.block
     ):

@@ -14,10 +14,10 @@ from cenote.frontends.imported import Ends, ImportedModel
 from cenote.frontends.tensorflow.checkpoint import Checkpoint
 from cenote.frontends.tensorflow.feeds import tensor_named, type_of
 from cenote.frontends.tensorflow.messages import Contents, parse, parse_text
-from cenote.frontends.tensorflow.nodes import Dead, Importer, Value, Variable
+from cenote.frontends.tensorflow.nodes import Dead, TensorFlowImporter, Value, VariableHandle
 from cenote.frontends.tensorflow.operators import OPERATORS
-from cenote.frontends.tensorflow.scope import Scope, is_pivot
-from cenote.frontends.wire import FileSource, Source
+from cenote.frontends.tensorflow.scope import TensorFlowScope, is_pivot
+from cenote.frontends.wire import ByteSource, FileSource
 from cenote.graph.graph import Graph
 
 SAVED_MODEL = "saved_model.pb"
@@ -62,7 +62,7 @@ _OTHER_SCOPES = ("save/", "gradients/", "Adam", "init")
 
 
 def load_graph_def(
-    source: Source, text: bool = False, problems: list[str] | None = None, ends: Ends = _ALL
+    source: ByteSource, text: bool = False, problems: list[str] | None = None, ends: Ends = _ALL
 ) -> ImportedModel:
     """Read a frozen graph: the placeholders that its outputs need are the inputs, the nodes that no node reads the
     outputs, except for those that `ends` names."""
@@ -156,10 +156,12 @@ def _imported(
 ) -> ImportedModel:
     functions = {function.signature.name: function for function in graph.library.function}
     nodes = _by_name(graph.node)
-    importer = Importer(OPERATORS, contents, functions, _values(graph.node, functions, contents, checkpoint))
+    importer = TensorFlowImporter(
+        OPERATORS, contents, functions, _values(graph.node, functions, contents, checkpoint)
+    )
     importer.problems = problems
     importer.input_names = {name.split(":")[0]: key for name, key in inputs.items()}
-    scope = Scope[Value](nodes)
+    scope = TensorFlowScope[Value](nodes)
     keys = {key: name for name, key in inputs.items()}
     for name in ends.inputs or ():
         node, index = tensor_named(keys.get(name, name), nodes, "inputs")
@@ -193,7 +195,7 @@ def _wanted(ends: Ends, offered: Mapping[str, str], nodes: Sequence[Any]) -> Map
     return offered or {name: name for name in answers_of(nodes)}
 
 
-def _tensor(importer: Importer, scope: Scope[Value], reference: str, name: str) -> str:
+def _tensor(importer: TensorFlowImporter, scope: TensorFlowScope[Value], reference: str, name: str) -> str:
     """Return the value of a graph's output."""
     value = importer.value(scope, reference)
     if isinstance(value, Dead):
@@ -202,7 +204,7 @@ def _tensor(importer: Importer, scope: Scope[Value], reference: str, name: str) 
         raise UnsupportedError(
             f"output '{name}' lies in a branch that a run may not take; name what a Merge makes of it"
         )
-    if isinstance(value, Variable):
+    if isinstance(value, VariableHandle):
         value = importer.read(value)
     if not isinstance(value, str):
         raise UnsupportedError(
@@ -212,7 +214,7 @@ def _tensor(importer: Importer, scope: Scope[Value], reference: str, name: str) 
     return value
 
 
-def _order_of(nodes: Sequence[Any], importer: Importer) -> list[str]:
+def _order_of(nodes: Sequence[Any], importer: TensorFlowImporter) -> list[str]:
     """Return the names of inputs in the file's order, which is that of the caller's arguments."""
     return [importer.input_names.get(node.name, node.name) for node in nodes]
 
@@ -248,7 +250,7 @@ def _by_name(nodes: Sequence[Any]) -> dict[str, Any]:
 
 def _values(
     nodes: Sequence[Any], functions: Mapping[str, Any], contents: Contents, checkpoint: Checkpoint | None
-) -> Callable[[Variable], Array | None] | None:
+) -> Callable[[VariableHandle], Array | None] | None:
     """Return a function for the content of variables in a checkpoint, under the keys from which the model restores
     them."""
     if checkpoint is None:
@@ -256,7 +258,7 @@ def _values(
     keys = _restored(nodes, functions, contents)
     names = checkpoint.keys_by_name()
 
-    def value(variable: Variable) -> Array | None:
+    def value(variable: VariableHandle) -> Array | None:
         for key in (keys.get(variable.node), names.get(variable.name), variable.name):
             content = None if key is None else checkpoint.read(key)
             if content is not None:

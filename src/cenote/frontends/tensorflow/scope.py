@@ -24,7 +24,7 @@ _OUTPUTS |= dict.fromkeys(("FusedBatchNormV2", "FusedBatchNormV3"), _OUTPUTS["Fu
 
 
 @dataclass
-class Scope(Generic[Value]):
+class TensorFlowScope(Generic[Value]):
     """The nodes of a graph or of the body of a function, and the values that they have made."""
 
     nodes: Mapping[str, Any]

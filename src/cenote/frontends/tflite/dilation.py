@@ -21,7 +21,7 @@ WAITING = (*_CONVOLUTIONS, *_ELEMENTWISE, "EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 
 
 @dataclass(frozen=True)
-class Spread:
+class SpaceToBatchTensor:
     """The result of SPACE_TO_BATCH_ND on a tensor, and operators on it that wait for BATCH_TO_SPACE_ND."""
 
     tensor: int
@@ -38,15 +38,15 @@ def pairs_of(site: OperatorSite, index: int, count: int) -> Pairs:
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def spread_of(site: OperatorSite) -> Spread:
+def spread_of(site: OperatorSite) -> SpaceToBatchTensor:
     """Decode SPACE_TO_BATCH_ND."""
     block = site.numbers(1, "the block")
     if len(block) not in (1, 2):
         raise UnsupportedError(f"a block of {len(block)} axes is not supported")
-    return Spread(site.tensor_number(0), block, pairs_of(site, 2, len(block)))
+    return SpaceToBatchTensor(site.tensor_number(0), block, pairs_of(site, 2, len(block)))
 
 
-def waits(spread: Spread, site: OperatorSite) -> Spread:
+def waits(spread: SpaceToBatchTensor, site: OperatorSite) -> SpaceToBatchTensor:
     """Add an operator to those that wait for BATCH_TO_SPACE_ND."""
     if site.op not in WAITING:
         raise UnsupportedError(f"{site.op} between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND is not supported")
@@ -57,7 +57,7 @@ def waits(spread: Spread, site: OperatorSite) -> Spread:
     return replace(spread, waiting=(*spread.waiting, site))
 
 
-def gathered(spread: Spread, site: OperatorSite, operators: Mapping[str, Decode]) -> str:
+def gathered(spread: SpaceToBatchTensor, site: OperatorSite, operators: Mapping[str, Decode]) -> str:
     """Decode BATCH_TO_SPACE_ND: the operators between, with the convolution dilated by the block.
 
     Each phase of the block is convolved separately, so the result has the extents of the dilated convolution of the

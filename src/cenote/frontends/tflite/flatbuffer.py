@@ -16,7 +16,7 @@ import numpy as np
 
 from cenote.core.errors import ModelError
 from cenote.core.types import Array
-from cenote.frontends.wire import Source
+from cenote.frontends.wire import ByteSource
 
 _BLOCK = 1 << 16
 _FORMS = {
@@ -29,10 +29,10 @@ Fields = Mapping[str, tuple[int, str, Any]]
 number's with [] behind it."""
 
 
-class Buffer:
+class FlatBuffer:
     """Random access to a file, a block at a time."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self.source = source
         self._block = lru_cache(64)(lambda index: source.read(index * _BLOCK, _BLOCK))
 
@@ -61,10 +61,10 @@ class Buffer:
         return offset + int(self.number(offset, "uint32"))
 
 
-class Table:
+class FlatTable:
     """A table of a buffer; `table["name"]` is a field."""
 
-    def __init__(self, buffer: Buffer, position: int, fields: Fields) -> None:
+    def __init__(self, buffer: FlatBuffer, position: int, fields: Fields) -> None:
         self.buffer, self.position, self.fields = buffer, position, fields
         self.vtable = position - buffer.number(position, "int32")
         self.slots = (buffer.number(self.vtable, "uint16") - 4) // 2
@@ -115,23 +115,23 @@ class Table:
         """Return offset and bytes of a vector of bytes."""
         return self._vector(name)
 
-    def table(self, name: str, fields: Fields) -> Table | None:
+    def table(self, name: str, fields: Fields) -> FlatTable | None:
         """Return a table in a field."""
         place = self.place(name)
-        return Table(self.buffer, self.buffer.follow(place), fields) if place else None
+        return FlatTable(self.buffer, self.buffer.follow(place), fields) if place else None
 
-    def tables(self, name: str, fields: Fields) -> Iterator[Table]:
+    def tables(self, name: str, fields: Fields) -> Iterator[FlatTable]:
         """Yield the tables of a vector of tables."""
         start, count = self._vector(name)
         if count * 4 > self.buffer.source.size:
             raise ModelError(f"damaged: {count} items in '{name}'")
         for index in range(count):
-            yield Table(self.buffer, self.buffer.follow(start + 4 * index), fields)
+            yield FlatTable(self.buffer, self.buffer.follow(start + 4 * index), fields)
 
 
-def root(source: Source, identifier: bytes, fields: Fields) -> Table:
+def root(source: ByteSource, identifier: bytes, fields: Fields) -> FlatTable:
     """Return the root table of a file. Raises ModelError when the file is not one of that identifier."""
-    buffer = Buffer(source)
+    buffer = FlatBuffer(source)
     if source.size < 8 or buffer.bytes(4, 4) != identifier:
         raise ModelError(f"no file of kind {identifier.decode()}")
-    return Table(buffer, buffer.follow(0), fields)
+    return FlatTable(buffer, buffer.follow(0), fields)

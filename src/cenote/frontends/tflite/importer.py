@@ -12,7 +12,7 @@ from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.types import Array, Dimension
 from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.tflite import schema
-from cenote.frontends.tflite.flatbuffer import Buffer, Table
+from cenote.frontends.tflite.flatbuffer import FlatBuffer, FlatTable
 from cenote.frontends.tflite.sparsity import dense_of
 
 
@@ -47,7 +47,7 @@ class Tensor:
     signature: tuple[Dimension, ...]
     content: tuple[int, int] | None
     quantization: Quantization | None
-    sparsity: Table | None
+    sparsity: FlatTable | None
 
     @property
     def is_rounded(self) -> bool:
@@ -62,14 +62,14 @@ class Tensor:
         return self.dtype
 
 
-class Importer:
+class TfliteImporter:
     """Importer of operators into a graph under construction.
 
     A quantised tensor is in the graph in its stored form, integers, behind every operator that makes one; operators
     work on the numbers that it represents, in float32.
     """
 
-    def __init__(self, buffer: Buffer, tensors: list[Tensor]) -> None:
+    def __init__(self, buffer: FlatBuffer, tensors: list[Tensor]) -> None:
         self.builder, self.buffer, self.tensors = GraphBuilder(), buffer, tensors
         # Values of tensors in their stored form.
         self.made: dict[int, str] = {}

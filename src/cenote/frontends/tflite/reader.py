@@ -13,15 +13,15 @@ from cenote.frontends.builder import decoded
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.tflite import schema
 from cenote.frontends.tflite.dilation import gathered, spread_of, waits
-from cenote.frontends.tflite.flatbuffer import Table, root
-from cenote.frontends.tflite.importer import Importer, Quantization, Tensor
+from cenote.frontends.tflite.flatbuffer import FlatTable, root
+from cenote.frontends.tflite.importer import Quantization, Tensor, TfliteImporter
 from cenote.frontends.tflite.operators import OPERATORS
 from cenote.frontends.tflite.site import OperatorSite
-from cenote.frontends.wire import Source
+from cenote.frontends.wire import ByteSource
 
 
 def load_tflite(
-    source: Source, signature: str | None = None, problems: list[str] | None = None
+    source: ByteSource, signature: str | None = None, problems: list[str] | None = None
 ) -> ImportedModel:
     """Read a model's first subgraph, or the one of a signature; inputs and outputs are in the file's order and keep
     its names.
@@ -37,7 +37,7 @@ def load_tflite(
     buffers = [_content(buffer, source) for buffer in model.tables("buffers", schema.BUFFER)]
     graph = graphs[index]
     tensors = [_tensor(each, buffers) for each in graph.tables("tensors", schema.TENSOR)]
-    importer = Importer(model.buffer, tensors)
+    importer = TfliteImporter(model.buffer, tensors)
     importer.problems = problems
     for number in graph.numbers("inputs"):
         importer.declare(number)
@@ -61,13 +61,13 @@ def load_tflite(
     )
 
 
-def _operator_name(code: Table) -> str:
+def _operator_name(code: FlatTable) -> str:
     number = max(int(code["deprecated_builtin_code"]), int(code["builtin_code"]))
     name = schema.NAMES.get(number, f"number {number}")
     return f"custom {code['custom_code'] or '?'}" if name == "CUSTOM" else name
 
 
-def _of_signature(model: Table, wanted: str) -> int:
+def _of_signature(model: FlatTable, wanted: str) -> int:
     offered = {
         each["signature_key"]: int(each["subgraph_index"])
         for each in model.tables("signature_defs", schema.SIGNATURE)
@@ -79,7 +79,7 @@ def _of_signature(model: Table, wanted: str) -> int:
     return offered[wanted]
 
 
-def _content(buffer: Table, source: Source) -> tuple[int, int] | None:
+def _content(buffer: FlatTable, source: ByteSource) -> tuple[int, int] | None:
     """Return the place of a buffer's bytes; None when it is empty. Large buffers are stored behind the flatbuffer."""
     offset, size = buffer.span("data")
     if not size and int(buffer["size"]) > 1:
@@ -89,7 +89,7 @@ def _content(buffer: Table, source: Source) -> tuple[int, int] | None:
     return (offset, size) if size else None
 
 
-def _tensor(table: Table, buffers: list[tuple[int, int] | None]) -> Tensor:
+def _tensor(table: FlatTable, buffers: list[tuple[int, int] | None]) -> Tensor:
     kind, number = int(table["type"]), int(table["buffer"])
     if number >= len(buffers):
         raise ModelError(f"tensor '{table['name']}' names buffer {number} of {len(buffers)}")
@@ -109,7 +109,7 @@ def _tensor(table: Table, buffers: list[tuple[int, int] | None]) -> Tensor:
     )
 
 
-def _quantization(table: Table | None, rank: int) -> Quantization | None:
+def _quantization(table: FlatTable | None, rank: int) -> Quantization | None:
     if table is None or table["scale"] is None or not len(table["scale"]):
         return None
     scale = table["scale"].astype(np.float32)
@@ -125,7 +125,7 @@ def _quantization(table: Table | None, rank: int) -> Quantization | None:
     return Quantization(scale, np.broadcast_to(points, scale.shape), axis)
 
 
-def _add(importer: Importer, operator: Table, codes: list[str], position: int) -> None:
+def _add(importer: TfliteImporter, operator: FlatTable, codes: list[str], position: int) -> None:
     """Import an operator; errors name it and its first output."""
     code = int(operator["opcode_index"])
     if code >= len(codes):

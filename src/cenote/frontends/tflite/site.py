@@ -13,8 +13,8 @@ from cenote.core.types import Array
 from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.channels_last import ChannelsLast, fused
 from cenote.frontends.tflite import schema
-from cenote.frontends.tflite.flatbuffer import Table
-from cenote.frontends.tflite.importer import Importer
+from cenote.frontends.tflite.flatbuffer import FlatTable
+from cenote.frontends.tflite.importer import TfliteImporter
 
 
 @dataclass
@@ -25,9 +25,9 @@ class OperatorSite:
     name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    options: Table | None
-    operator: Table
-    importer: Importer
+    options: FlatTable | None
+    operator: FlatTable
+    importer: TfliteImporter
     # The value of the first input, where it is not the tensor's.
     first: str = ""
     # Pads and dilations that replace the options'.

@@ -14,12 +14,12 @@ import numpy as np
 from cenote.core.errors import ModelError
 from cenote.core.types import Array
 from cenote.frontends.tflite import schema
-from cenote.frontends.tflite.flatbuffer import Table
+from cenote.frontends.tflite.flatbuffer import FlatTable
 
 _VECTORS = {1: schema.INT32_VECTOR, 2: schema.UINT16_VECTOR, 3: schema.UINT8_VECTOR}
 
 
-def dense_of(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
+def dense_of(values: Array, shape: tuple[int, ...], sparsity: FlatTable) -> Array:
     """Return the tensor of which `values` are the stored elements. Raises ModelError where the two do not fit."""
     order, blocks = sparsity.numbers("traversal_order"), sparsity.numbers("block_map")
     levels = list(sparsity.tables("dim_metadata", schema.DIMENSION_METADATA))
@@ -52,7 +52,7 @@ def dense_of(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
 
 
 def _extents(
-    shape: tuple[int, ...], order: tuple[int, ...], blocks: tuple[int, ...], levels: list[Table]
+    shape: tuple[int, ...], order: tuple[int, ...], blocks: tuple[int, ...], levels: list[FlatTable]
 ) -> list[int]:
     """Return the extent of each axis in blocks, then those of the blocks."""
     sizes = [0] * len(levels)
@@ -67,7 +67,7 @@ def _extents(
     return extents
 
 
-def _walked(places: Array, level: Table, extent: int) -> Array:
+def _walked(places: Array, level: FlatTable, extent: int) -> Array:
     """Return the walks so far, each continued by every place of the next level."""
     if not int(level["format"]):
         repeated = np.repeat(places, extent, axis=0)
@@ -80,7 +80,7 @@ def _walked(places: Array, level: Table, extent: int) -> Array:
     return np.column_stack([np.repeat(places, np.diff(segments), axis=0), indices])
 
 
-def _vector(level: Table, name: str) -> Array:
+def _vector(level: FlatTable, name: str) -> Array:
     fields = _VECTORS.get(int(level[f"{name}_type"]))
     vector = None if fields is None else level.table(name, fields)
     numbers = None if vector is None else vector["values"]

@@ -14,9 +14,9 @@ from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import TensorType, is_float
 from cenote.functional.arguments import Operation, choice
 from cenote.functional.elementwise.recorder import (
+    FormulaRecorder,
     Number,
     Operand,
-    Recorder,
     Traced,
     Value,
     apply,
@@ -243,5 +243,5 @@ def prelu(where: Name, input: Array, weight: Weight) -> Operation:
         raise ShapeError(f"{where}: weight has shape {list(weight.shape)}; expected 1 number or {channels}")
     behind = (1,) * max(input.rank - 2, 0)
     shape = (weight.size, *behind) if weight.size > 1 else ()
-    recorder = Recorder(where, (input, TensorType(weight.dtype, shape)))
+    recorder = FormulaRecorder(where, (input, TensorType(weight.dtype, shape)))
     return operation_of(recorder, _prelu(*recorder.given()))

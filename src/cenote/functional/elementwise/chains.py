@@ -9,7 +9,7 @@ import cenote.functional.elementwise.arithmetic  # noqa: F401  # Python's operat
 from cenote.core.errors import InputError, shown
 from cenote.functional.arguments import Operation, Types
 from cenote.functional.dispatch import call
-from cenote.functional.elementwise.recorder import Recorder, Traced, operation_of
+from cenote.functional.elementwise.recorder import FormulaRecorder, Traced, operation_of
 from cenote.functional.record import public
 
 
@@ -25,7 +25,7 @@ class Fused:
 
     def parse(self, types: Types, where: str) -> Operation:
         """The function recorded for inputs of these types."""
-        recorder = Recorder(where, types)
+        recorder = FormulaRecorder(where, types)
         result = self.function(*recorder.given())
         if not isinstance(result, Traced) or result.recorder is not recorder:
             raise InputError(

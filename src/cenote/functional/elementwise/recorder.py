@@ -32,7 +32,7 @@ class OperandKind(Kind):
     """A value of the function: an array, or a number beside one."""
 
 
-class Recorder:
+class FormulaRecorder:
     """One function while it is being recorded: its inputs, numbers, and the operators so far."""
 
     def __init__(self, where: str, inputs: Sequence[TensorType]) -> None:
@@ -80,7 +80,7 @@ class Traced:
 
     __array_ufunc__ = None  # NumPy's arrays leave their operators to this class, which says what is wrong
 
-    def __init__(self, recorder: Recorder, type: TensorType, place: tuple[str, int]) -> None:
+    def __init__(self, recorder: FormulaRecorder, type: TensorType, place: tuple[str, int]) -> None:
         self.recorder, self.type, self.place = recorder, type, place
 
     @property
@@ -224,7 +224,7 @@ def elementwise(body: Callable[..., Traced]) -> Callable[..., Any]:
     return public(written(body.__name__, signature, "A", line, {"run": run}, body, body.__doc__))
 
 
-def recorder_of(operands: Sequence[object]) -> Recorder:
+def recorder_of(operands: Sequence[object]) -> FormulaRecorder:
     """The recorder of operands of which at least one is recorded."""
     return next(x.recorder for x in operands if isinstance(x, Traced))
 
@@ -251,13 +251,13 @@ def record(name: str, *operands: object, arguments: Sequence[Any] = ()) -> Trace
 
 def parse_formula(types: Types, name: str, template: tuple[Any, ...], *arguments: Any) -> Operation:
     """A function of FORMULAS: `template` has its operands, None for each array."""
-    recorder = Recorder(name, types)
+    recorder = FormulaRecorder(name, types)
     arrays = iter(recorder.given())
     operands = [next(arrays) if x is None else x for x in template]
     return operation_of(recorder, FORMULAS[name](*operands, *arguments))
 
 
-def operation_of(recorder: Recorder, result: Traced) -> Operation:
+def operation_of(recorder: FormulaRecorder, result: Traced) -> Operation:
     """A recorded function, ready to be run."""
     return Operation(recorder.chain(result), tuple(x.shape for x in recorder.inputs), (result.shape,))
 

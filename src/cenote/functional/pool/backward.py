@@ -22,7 +22,7 @@ from cenote.functional.arguments import Operation, Types, form, semantics_named
 from cenote.functional.dispatch import Parser, call
 from cenote.functional.kinds import ArrayKind, MapKind
 from cenote.functional.names import FAMILIES
-from cenote.functional.record import OUT, RECORDS, Parameter, Record, public, written
+from cenote.functional.record import OUT, RECORDS, FunctionParameter, Record, public, written
 from cenote.ops.pool.gradient import IndexGradient
 
 Function = Callable[..., Any]
@@ -105,7 +105,7 @@ def _of_regions(record: Record) -> Function:
     values = ", ".join(each.name for each in record.arguments)
     line = f"call(parse, (grad_output, *arrays({name!r}, input, boxes)), ({name!r}, {values}), out, threads)"
     names = {"call": call, "parse": _parser(record), "arrays": record.arrays}
-    signature = (Parameter("grad_output", "A"), *record.signature())
+    signature = (FunctionParameter("grad_output", "A"), *record.signature())
     doc = f"Gradient of {record.name} with respect to its input; boxes get none."
     return written(name, signature, "A", line, names, _of_regions, doc)
 
@@ -114,7 +114,11 @@ def _by_indices(record: Record) -> Function:
     """The gradient of a function by the indices that it gave, which alone say it."""
     name = f"{record.name}_backward"
     line = f"call(parse, (grad_output, indices, input), ({name!r}, {record.rank}, layout, 'torch', True), out, threads)"
-    arrays = Parameter("grad_output", "A"), Parameter("input", "A"), Parameter("indices", "DLPack")
+    arrays = (
+        FunctionParameter("grad_output", "A"),
+        FunctionParameter("input", "A"),
+        FunctionParameter("indices", "DLPack"),
+    )
     shared = tuple(each for each in record.signature() if each.name in ("layout", "threads"))
     signature = (*arrays, OUT, *shared)
     doc = f"Gradient of {record.name} by the indices that it gave (return_indices=True)."

@@ -25,7 +25,7 @@ from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
-from cenote.kernels.sampling.taps import Taps, cut
+from cenote.kernels.sampling.taps import SamplingRule, cut
 
 RUN = 256  # output places of an item
 NUMBERS = ("size", "out", "window", "stride", "pad", "dilation")  # along each axis
@@ -51,8 +51,8 @@ class DeformedSpec(KernelSpec):
         )
 
     @property
-    def reading(self) -> Taps:
-        return Taps(self.rank, "linear", "zeros", True, F32)
+    def reading(self) -> SamplingRule:
+        return SamplingRule(self.rank, "linear", "zeros", True, F32)
 
     def emit(self, target: Target) -> Kernel:
         k, reading = self.kernel(target), self.reading

@@ -30,7 +30,7 @@ from cenote.core.target import Target
 from cenote.kernels import partial_sums
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation, Destination, store_activated
-from cenote.kernels.partial_sums import Part
+from cenote.kernels.partial_sums import PartialSum
 
 POINTERS = ("x", "weights", "bias", "residual", "y")
 NUMBERS = (
@@ -121,7 +121,7 @@ class Pixel:
     r: Value | None
 
 
-class Walk:
+class PixelWalk:
     """Iterator over output pixels: the next one's offsets in x, y and the residual; steps along w, then h, then the
     outer axis.
 
@@ -220,8 +220,8 @@ class _Emitter:
         chunk, every = k.number("chunk"), self.all_taps()
         for begin in k.range(0, k.max_drop_nan(every, k.integer(1)), chunk):
             end = k.min_drop_nan(begin + chunk, every)
-            taps = Taps(begin, end, slab, end >= every)
-            walk = Walk(k, start, bases, flat, self.spec.joined)
+            taps = TapChunk(begin, end, slab, end >= every)
+            walk = PixelWalk(k, start, bases, flat, self.spec.joined)
             for tile in k.range(first, wide_end):
                 self.tile(walk, self.spec.width, taps, tile)
             if self.spec.width > 1:
@@ -233,7 +233,7 @@ class _Emitter:
         entries = self.k.number("entries")
         return entries + self.k.number("rest") if self.spec.ragged else entries
 
-    def weights_from(self, taps: Taps) -> Pointer:
+    def weights_from(self, taps: TapChunk) -> Pointer:
         """Address of a chunk's first weights."""
         k, whole = self.k, taps.begin
         if not self.spec.ragged:
@@ -242,7 +242,7 @@ class _Emitter:
         ragged = (taps.begin - whole) * k.number("rest_channels")
         return taps.slab + (whole * self.spec.unroll + ragged) * self.row
 
-    def tile(self, walk: Walk, width: int, taps: Taps, tile: Value) -> None:
+    def tile(self, walk: PixelWalk, width: int, taps: TapChunk, tile: Value) -> None:
         k = self.k
         pixels = list(self.pixels(walk, width))
         zero = k.constant(F32, 0.0, self.lanes)
@@ -253,7 +253,7 @@ class _Emitter:
         kept = k.scratch.cast(F32) + (tile - self.first_tile) * (self.spec.width * self.row)
         step = k.min_drop_nan(k.integer(1) << k.number("block"), k.number("chunk"))
         for begin in k.range(taps.begin, k.max_drop_nan(taps.end, taps.begin + 1), step):
-            part = Part(k, begin, k.min_drop_nan(begin + step, taps.end), self.all_taps())
+            part = PartialSum(k, begin, k.min_drop_nan(begin + step, taps.end), self.all_taps())
             self.begin(accumulators, pixels, begin.equals(0))
             part.resume(every, kept)
             self.whole_taps(accumulators, origins, weights, taps, part)
@@ -268,8 +268,8 @@ class _Emitter:
         accumulators: Sequence[Sequence[Variable]],
         origins: Sequence[Pointer],
         weights: Cursor,
-        taps: Taps,
-        part: Part,
+        taps: TapChunk,
+        part: PartialSum,
     ) -> None:
         """Add the taps of a part that have all channels of their block."""
         k = self.k
@@ -284,7 +284,7 @@ class _Emitter:
                 self.multiply(accumulators, origins, offset, channel, now, channel * self.row)
             weights.move(self.spec.unroll * self.row)
 
-    def pixels(self, walk: Walk, width: int) -> Iterator[Pixel]:
+    def pixels(self, walk: PixelWalk, width: int) -> Iterator[Pixel]:
         """Yield the tile's pixels."""
         for offsets in walk.take(width, self.lanes):
             yield Pixel(offsets["x"], offsets["y"], offsets.get("r"))
@@ -330,7 +330,7 @@ class _Emitter:
         accumulators: Sequence[Sequence[Variable]],
         origins: Sequence[Pointer],
         weights: Cursor,
-        part: Part,
+        part: PartialSum,
     ) -> None:
         """Add the taps of the last channel block: only its real channels, for the other lanes hold junk."""
         k = self.k
@@ -353,7 +353,7 @@ class _Emitter:
 
 
 @dataclass
-class Taps:
+class TapChunk:
     """Chunk of the table: entries begin..end, the filter group's weights, and whether it is the last chunk."""
 
     begin: Value

@@ -18,7 +18,7 @@ from cenote.kernels.conv.direct import ConvDirectSpec, widest
 from cenote.kernels.conv.tile_widths import tile_widths
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
-from cenote.kernels.partial_sums import Blocks
+from cenote.kernels.partial_sums import SumBlocks
 from cenote.kernels.tables import tap_table
 
 # Multiply-adds per second of one core, to size pieces of work; a factor of 2 either way does no harm.
@@ -200,7 +200,7 @@ class _FilterGroups:
         if self.problem.taps:
             self.problem.packed[self.first] = weights, bias
         slab = weights.shape[1]
-        blocks = Blocks.of(self.problem.exact, self.inner)
+        blocks = SumBlocks.of(self.problem.exact, self.inner)
         numbers = {
             "entries": entries,
             "chunk": self._chunk(entries + rest, slab),

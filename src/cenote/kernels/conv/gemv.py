@@ -25,7 +25,7 @@ from cenote.core.types import Array, short_name
 from cenote.kernels import partial_sums
 from cenote.kernels.base import Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.partial_sums import Blocks, Part
+from cenote.kernels.partial_sums import PartialSum, SumBlocks
 
 # Streams at a time: as many accumulators as hide the latency of a multiply-add (4 cycles, 2 a cycle).
 ROWS = 8
@@ -62,7 +62,7 @@ class GemvSpec(KernelSpec):
             whole = size // lanes * lanes
             vectors, block = (size + (lanes - 1)) // lanes, k.integer(1) << k.number("block")
             for begin in k.range(0, vectors, block):
-                part = Part(k, begin, k.min_drop_nan(begin + block, vectors), vectors)
+                part = PartialSum(k, begin, k.min_drop_nan(begin + block, vectors), vectors)
                 for total in sums:
                     total.value = k.constant(F32, 0.0, lanes)
                 for at in k.range(begin * lanes, k.min_drop_nan(part.end * lanes, whole), lanes):
@@ -114,7 +114,7 @@ def gemv_call(
     rows = min(ROWS, n)
     spec = GemvSpec(rows, short_name(dtype), activation)
     grain = max(1, _GRAIN // max(1, rows * k * dtype.itemsize))
-    lanes, blocks = target.lanes(), Blocks.of(exact)
+    lanes, blocks = target.lanes(), SumBlocks.of(exact)
     words = {"x": x, "w": weights, "bias": bias, "y": y, "n": n, "k": k, **blocks.words}
     scratch = 4 * rows * lanes * blocks.slots(-(-k // lanes))
     return Call.named(spec, words, -(-n // rows), grain, scratch)

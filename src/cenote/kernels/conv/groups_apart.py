@@ -22,7 +22,7 @@ from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
 
 
 @dataclass(frozen=True)
-class Blocks:
+class GroupBlocks:
     """Blocked tensors (n, groups * channels, *size) whose groups each begin with a new block."""
 
     n: int
@@ -69,16 +69,16 @@ class Blocks:
             yield View(type, PLAIN, (group, *plain.strides[1:]), here.slot), there
 
 
-def inputs_apart(shape: ConvShape, lanes: int, halo: Pairs) -> Blocks:
+def inputs_apart(shape: ConvShape, lanes: int, halo: Pairs) -> GroupBlocks:
     """Return the blocks of the input, with a border of zeros."""
-    return Blocks(shape.n, shape.groups, shape.group_channels, shape.size, Layout(lanes, halo))
+    return GroupBlocks(shape.n, shape.groups, shape.group_channels, shape.size, Layout(lanes, halo))
 
 
-def outputs_apart(shape: ConvShape, lanes: int) -> Blocks | None:
+def outputs_apart(shape: ConvShape, lanes: int) -> GroupBlocks | None:
     """Return the blocks of the output; None where groups of filters fill whole vectors anyway."""
     if shape.group_filters % lanes == 0:
         return None
-    return Blocks(shape.n, shape.groups, shape.group_filters, shape.out, Layout(lanes))
+    return GroupBlocks(shape.n, shape.groups, shape.group_filters, shape.out, Layout(lanes))
 
 
 def apart_calls(
@@ -107,7 +107,7 @@ def apart_calls(
     yield from out_of_blocks(outside, blocked_y, y)
 
 
-def into_blocks(blocks: Blocks, x: View, blocked: View) -> Iterator[Call]:
+def into_blocks(blocks: GroupBlocks, x: View, blocked: View) -> Iterator[Call]:
     """Yield the calls that copy a plain tensor into blocks, with zeros around them."""
     if any(begin or end for begin, end in blocks.layout.halo):
         yield zero_halo_call(blocked)
@@ -115,7 +115,7 @@ def into_blocks(blocks: Blocks, x: View, blocked: View) -> Iterator[Call]:
         yield replace(reorder_call(*pair), independent=number > 0)
 
 
-def out_of_blocks(blocks: Blocks, blocked: View, y: View) -> Iterator[Call]:
+def out_of_blocks(blocks: GroupBlocks, blocked: View, y: View) -> Iterator[Call]:
     """Yield the calls that copy blocks into a plain tensor."""
     for number, (plain, group) in enumerate(blocks.pairs(y, blocked)):
         yield replace(reorder_call(group, plain), independent=number > 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cenote.core.computed import whole_of
-from cenote.core.formulas.expressions import Formula
+from cenote.core.formulas.expressions import SizeFormula
 from cenote.core.sizes import is_size, plain
 from cenote.kernels.conv.direct import cut
 from cenote.kernels.tables import first_that_covers
@@ -45,6 +45,6 @@ def tile_widths(pixels: int, most: int) -> TileWidths:
     widths = (most, *(width for width in _LADDER if width < most))
     chosen = whole_of(first_that_covers, 0, len(widths) - 1, pixels, widths)
     trace = pixels.trace  # type: ignore[attr-defined]  # a Size
-    width = trace.unknown(Formula(trace, "item", widths, chosen), 1, most)
+    width = trace.unknown(SizeFormula(trace, "item", widths, chosen), 1, most)
     tiles = -(-pixels // width)
     return TileWidths(widths, chosen, pixels - tiles * (width - 1), tiles, width - 1)

@@ -28,7 +28,7 @@ from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.elementwise.statistics import (
     Centre,
     Moments,
-    Runs,
+    StridedRuns,
     compute_type,
     goes_past_caches,
     row_moments,
@@ -45,7 +45,7 @@ NOTES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Normalization:
+class RowNormalization:
     """Form of normalisation of each row.
 
     statistic   "layer" (mean and variance), or what values are divided by: "rms", "l1", "l2", "largest"
@@ -93,7 +93,7 @@ class NormalizeRows(KernelSpec):
     """Kernel of rows. `along`: scale and bias lie along the row, else one entry per part. `dtypes` are those of y, x,
     scale and bias, and of the statistics that are noted."""
 
-    form: Normalization
+    form: RowNormalization
     along: bool
     scaled: bool
     biased: bool
@@ -134,7 +134,7 @@ class NormalizeRows(KernelSpec):
     def _row(self, k: Kernel, y: Pointer, x: Pointer, item: Value) -> None:
         compute, form = compute_type(x), self.form
         lanes = vector_lanes(self.dtypes[1], k.target)
-        runs = Runs(x, k.number("runs"), k.number("run"), k.number("x_run"))
+        runs = StridedRuns(x, k.number("runs"), k.number("run"), k.number("x_run"))
         given = form.noted == "given"
         made = None if given else row_moments(k, form.statistic, runs, lanes, form.wide)
         moments = made or form.given(k, item, 1, None)
@@ -208,7 +208,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Notes:
+class NotedStatistics:
     """Destinations of statistics, and the words that running ones need."""
 
     words: dict[str, Argument]
@@ -216,14 +216,14 @@ class Notes:
 
 
 def normalize_rows_call(
-    form: Normalization,
+    form: RowNormalization,
     x: View,
     y: View,
     first: int,
     parameters: Parameters,
     epsilon: float,
     parts: int = 1,
-    notes: Notes | None = None,
+    notes: NotedStatistics | None = None,
 ) -> Call:
     """Normalise rows that hold the axes from `first` on, in so many parts (a group of channels of a picture)."""
     count = math.prod(x.shape[first:])
@@ -242,7 +242,12 @@ def normalize_rows_call(
 
 
 def normalize_channels_call(
-    form: Normalization, x: View, y: View, parameters: Parameters, epsilon: float, notes: Notes | None = None
+    form: RowNormalization,
+    x: View,
+    y: View,
+    parameters: Parameters,
+    epsilon: float,
+    notes: NotedStatistics | None = None,
 ) -> Call:
     """Normalise each channel (axis 1) over all other axes."""
     inner = math.prod(x.shape[2:])
@@ -261,14 +266,14 @@ def normalize_channels_call(
 
 
 def _call(
-    form: Normalization,
+    form: RowNormalization,
     x: View,
     y: View,
     outer: list[tuple[int, list[int]]],
     layout: dict[str, int],
     parameters: Parameters,
     epsilon: float,
-    notes: Notes | None,
+    notes: NotedStatistics | None,
 ) -> Call:
     parameter = parameters.dtype(np.dtype(np.float32))
     dtypes = (y.type.dtype, x.type.dtype, parameter, notes.dtype if notes else np.dtype(np.float32))

@@ -22,7 +22,7 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import vector_lanes
-from cenote.kernels.elementwise.normalize import NOTES, Normalization, Notes, Parameters
+from cenote.kernels.elementwise.normalize import NOTES, NotedStatistics, Parameters, RowNormalization
 from cenote.kernels.elementwise.statistics import CENTRED, Centre, Moments, compute_type
 from cenote.kernels.strided_axes import (
     axis_names,
@@ -40,7 +40,7 @@ COLUMNS = 64  # of one item
 class NormalizeColumns(KernelSpec):
     """Kernel of columns: rows lie a step apart, columns beside each other; scale and bias have an entry per column."""
 
-    form: Normalization
+    form: RowNormalization
     scaled: bool
     biased: bool
     dtypes: tuple[np.dtype[Any], ...]
@@ -119,13 +119,13 @@ class NormalizeColumns(KernelSpec):
 
 
 def normalize_columns_call(
-    form: Normalization,
+    form: RowNormalization,
     x: View,
     y: View,
     axes: Sequence[int],
     parameters: Parameters,
     epsilon: float,
-    notes: Notes | None = None,
+    notes: NotedStatistics | None = None,
 ) -> Call:
     """Normalise over neighbouring axes that are not the last ones."""
     first, last = axes[0], axes[-1] + 1

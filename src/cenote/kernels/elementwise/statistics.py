@@ -85,7 +85,7 @@ def walk(k: Kernel, begin: Value, end: Value, lanes: int, nbytes: int, body: Bod
 
 
 @dataclass(frozen=True)
-class Runs:
+class StridedRuns:
     """Set of `count` runs of `length` elements, `step` elements apart."""
 
     x: Pointer
@@ -96,7 +96,7 @@ class Runs:
 
 def sums(
     k: Kernel,
-    runs: Runs,
+    runs: StridedRuns,
     lanes: int,
     formula: Callable[[Value], Sequence[Value]],
     number: int,
@@ -177,7 +177,7 @@ class Centre:
         return value - self.high
 
 
-def row_moments(k: Kernel, statistic: str, runs: Runs, lanes: int, wide: bool = False) -> Moments:
+def row_moments(k: Kernel, statistic: str, runs: StridedRuns, lanes: int, wide: bool = False) -> Moments:
     """Return the moments of all elements of some runs.
 
     The mean is that of a first pass, corrected by a second one, which sums differences from it: a mean far from zero

@@ -91,7 +91,7 @@ class Search:
         return columns + k.splat((y * n("i_h")).to(I32), columns.lanes)
 
 
-class Taps(Search):
+class RowSearch(Search):
     """Search across a row by way of a copy with edges."""
 
     def row(self, y: Value) -> None:

@@ -33,8 +33,8 @@ from cenote.kernels.pool.argmax_horizontal import (
     ArgmaxSpec,
     Best,
     PairSearch,
+    RowSearch,
     Search,
-    Taps,
 )
 from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, NanGuard, Strip, spans
 from cenote.kernels.pool.problem import (
@@ -72,7 +72,7 @@ class PoolArgmaxSeparable(ArgmaxSpec):
 
     def _band(self, strip: Strip, guard: NanGuard | None) -> None:
         k, n = strip.k, strip.k.number
-        across = (PairSearch if self.pairs else Taps)(strip, guard)
+        across = (PairSearch if self.pairs else RowSearch)(strip, guard)
         down = _Down(strip, guard)
         seen = k.variable(k.integer(0))  # input rows below this one are in the ring, or no longer needed
         for row in k.range(strip.first_row, strip.last_row):

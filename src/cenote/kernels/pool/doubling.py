@@ -22,30 +22,30 @@ UNROLLED = 4  # vectors of a turn: the levels' older vectors then need not be mo
 
 
 @dataclass(frozen=True)
-class Part:
+class WindowPart:
     """Part of a window: `size` columns (a power of two), from `offset` columns into the whole window."""
 
     size: int
     offset: int
 
 
-def parts_of(width: int, largest: int, disjoint: bool) -> list[Part]:
+def parts_of(width: int, largest: int, disjoint: bool) -> list[WindowPart]:
     """Divide a window into the fewest windows of powers of two up to `largest`; the last may overlap unless
     `disjoint`."""
     group = min(largest, 1 << (width.bit_length() - 1))
-    parts = [Part(group, offset) for offset in range(0, width - group + 1, group)]
+    parts = [WindowPart(group, offset) for offset in range(0, width - group + 1, group)]
     offset = len(parts) * group
     if disjoint:
         return parts + binary_parts(width - offset, offset)
-    return [*parts, Part(group, width - group)] if offset < width else parts
+    return [*parts, WindowPart(group, width - group)] if offset < width else parts
 
 
-def binary_parts(width: int, offset: int = 0) -> list[Part]:
+def binary_parts(width: int, offset: int = 0) -> list[WindowPart]:
     """Divide a window into the powers of two of its width, the largest first."""
-    parts: list[Part] = []
+    parts: list[WindowPart] = []
     while width:
         size = 1 << (width.bit_length() - 1)
-        parts.append(Part(size, offset))
+        parts.append(WindowPart(size, offset))
         offset, width = offset + size, width - size
     return parts
 
@@ -57,7 +57,12 @@ class Ladder:
     """
 
     def __init__(
-        self, k: Kernel, combine: Combine, source: Pointer, lanes: int, windows: Sequence[Sequence[Part]]
+        self,
+        k: Kernel,
+        combine: Combine,
+        source: Pointer,
+        lanes: int,
+        windows: Sequence[Sequence[WindowPart]],
     ) -> None:
         self.k, self.combine, self.source, self.lanes, self.windows = k, combine, source, lanes, windows
         top = max(part.size for window in windows for part in window)
@@ -73,18 +78,18 @@ class Ladder:
         """Number of vectors between the two halves of a window twice the size, rounded up."""
         return max(1, size // self.lanes)
 
-    def _needed(self, part: Part) -> int:
+    def _needed(self, part: WindowPart) -> int:
         """Number of vectors after its own that must be read before a window's vector can be computed, for this part."""
         if part.size == 1:
             return 0
         return self.delay[part.size] + -(-part.offset // self.lanes)
 
-    def _ages(self, size: int, parts: Sequence[Part]) -> int:
+    def _ages(self, size: int, parts: Sequence[WindowPart]) -> int:
         """Number of turns back at which a level's vectors are needed."""
         ages = [self._apart(size)] if size < self.sizes[-1] else [0]
         return max(ages + [self._age(part) for part in parts if part.size == size])
 
-    def _age(self, part: Part) -> int:
+    def _age(self, part: WindowPart) -> int:
         return self.lag - self.delay[part.size] - part.offset // self.lanes
 
     def run(self, *stretches: tuple[Value, int, Use]) -> None:
@@ -139,7 +144,7 @@ class Ladder:
                 value = self.combine(first, later)
             history[size] = [value, *history[size]][: self.kept[size] + 1]
 
-    def _window(self, history: dict[int, list[Value]], window: Sequence[Part], at: Value) -> Value:
+    def _window(self, history: dict[int, list[Value]], window: Sequence[WindowPart], at: Value) -> Value:
         values: list[Value] = []
         for part in window:
             if part.size == 1:
@@ -150,7 +155,7 @@ class Ladder:
             values.append(lanes_from(self.k, vector, history[part.size][age - 1], lane) if lane else vector)
         return self.combine(*values)
 
-    def at(self, window: Sequence[Part], offset: Value | int) -> Value:
+    def at(self, window: Sequence[WindowPart], offset: Value | int) -> Value:
         """Return a window's values at any place, from memory: the same steps in the same order, so the same bits."""
         levels: dict[tuple[int, int], Value] = {}
         source = self.source + offset

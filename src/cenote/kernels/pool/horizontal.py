@@ -22,8 +22,8 @@ from cenote.kernels.pool.common import SUM, PoolSpec, Strip, combine_all, spans
 from cenote.kernels.pool.doubling import (
     UNROLLED,
     Ladder,
-    Part,
     Use,
+    WindowPart,
     binary_parts,
     ends_of,
     lined_up_spans,
@@ -119,7 +119,7 @@ class Across:
         groups, rests = self.strip.row(FIRST_ROW), self.strip.row(FIRST_ROW + 1)
         windows = (self.strip.count - 1) * spec.stride + 1
         disjoint = spec.reduction == SUM
-        ladder = self._ladder_of([Part(group, 0)], *([binary_parts(rest)] if rest and disjoint else []))
+        ladder = self._ladder_of([WindowPart(group, 0)], *([binary_parts(rest)] if rest and disjoint else []))
 
         def use(values: list[Value], at: Value, turn: int) -> None:
             self._along(at, turn)
@@ -150,7 +150,7 @@ class Across:
             (whole + offset).load(0, lanes), *beyond(offset, lanes)
         )
 
-    def _ladder_of(self, *windows: list[Part]) -> Ladder:
+    def _ladder_of(self, *windows: list[WindowPart]) -> Ladder:
         return Ladder(self.k, self._combine, self.source, self.spec.lanes, windows)
 
     def _van_herk(self, groups: Pointer, whole: Pointer, windows: Value, blocks: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cenote.codegen.values import Scalar
 from cenote.core.cached import cached_property
-from cenote.core.computed import Table, computed, known
+from cenote.core.computed import ComputedArray, computed, known
 from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
@@ -102,7 +102,7 @@ class Scale:
         unless all columns are alike; divisors for integers, and where a reciprocal is not exact: the mean of equal
         elements is that element. `counts` has the divisor's share per axis and position; `times`: a further share."""
         shares = (
-            tuple(each if isinstance(each, Table) else tuple(each) for each in counts),
+            tuple(each if isinstance(each, ComputedArray) else tuple(each) for each in counts),
             dtype.name,
             float(times),
         )

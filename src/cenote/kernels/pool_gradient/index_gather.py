@@ -30,7 +30,7 @@ from cenote.kernels.plane_items import (
     stride_names,
     stride_words,
 )
-from cenote.kernels.pool_gradient.index_scatter import WORK, Walk, places
+from cenote.kernels.pool_gradient.index_scatter import WORK, ScatterWalk, places
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PoolIndexGather(KernelSpec):
         for number in k.range(k.begin, k.end):
             item = item_of(k, number, self.width)
             y, g, index = (start_of(k, name, item) for name in ("y", "g", "index"))
-            walk = Walk(k, self.rule, self.width, item, k.pointer("found") + number * 2)
+            walk = ScatterWalk(k, self.rule, self.width, item, k.pointer("found") + number * 2)
             for writes in (True, False):
                 for place, at_y, at_index in places(k, "y", "index"):
                     for lane in k.range(0, item.count) if self.width > 1 else [k.integer(0)]:

@@ -87,7 +87,7 @@ class PoolIndexScatter(KernelSpec):
                 )
             else:
                 self._zero(k, y, item)
-            walk = Walk(k, self.rule, self.width, item, k.pointer("found") + number * 2)
+            walk = ScatterWalk(k, self.rule, self.width, item, k.pointer("found") + number * 2)
             for place, at_x, at_index in places(k, "x", "index"):
                 for lane in k.range(0, item.count) if self.width > 1 else [k.integer(0)]:
                     value, wanted = (x + at_x).load(lane), (index + at_index).load(lane)
@@ -167,7 +167,7 @@ def places(k: Kernel, first: str, second: str) -> Iterator[tuple[Value, Value, V
                 )
 
 
-class Walk:
+class ScatterWalk:
     """Common state of an item's places: the size of its planes, the base of indices, the first wrong index."""
 
     def __init__(self, k: Kernel, rule: str, width: int, item: Item, found: Pointer) -> None:

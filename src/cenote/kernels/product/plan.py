@@ -16,7 +16,7 @@ from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.tile_widths import TileWidths, tile_widths
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.partial_sums import Blocks
+from cenote.kernels.partial_sums import SumBlocks
 from cenote.kernels.product.panels import Panels, order_of, panel_call
 from cenote.kernels.product.tiles import OPERANDS, ProductSpec, chunk
 from cenote.kernels.product.vector import COLUMNS, RUN, VectorSpec
@@ -70,9 +70,9 @@ class Product:
         return [(extent, [steps[1]]) for extent, steps in self.axes if is_size(steps[1]) or steps[1] != 0]
 
     @property
-    def blocks(self) -> Blocks:
+    def blocks(self) -> SumBlocks:
         """Sizes of the blocks of sums."""
-        return Blocks.of(self.exact)
+        return SumBlocks.of(self.exact)
 
     def panels(self, target: Target) -> Panels:
         return Panels.cut(self.m, self.n, self.k, target)

@@ -35,7 +35,7 @@ from cenote.core.types import FLOAT32
 from cenote.kernels import partial_sums
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation, in_parts
-from cenote.kernels.partial_sums import Part
+from cenote.kernels.partial_sums import PartialSum
 from cenote.kernels.product.panels import copy_panel, group_columns
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
@@ -221,7 +221,7 @@ class _Emitter:
             self.masks[block] = k.tail_mask(left - block * self.lanes, self.lanes)
         for begin in k.range(0, k.max_drop_nan(depth, k.integer(1)), self.step):
             end = k.min_drop_nan(begin + self.step, depth)
-            part = Part(k, begin, end, depth)
+            part = PartialSum(k, begin, end, depth)
             b = in_place + begin * (self.row if self.spec.b == "packed" else b_row)
             following = in_place + (begin + self.step) * (self.row if self.spec.b == "packed" else b_row)
             if self.spec.b in ("columns", ""):

@@ -28,7 +28,7 @@ from cenote.core.types import FLOAT32
 from cenote.kernels import partial_sums
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.partial_sums import Part
+from cenote.kernels.partial_sums import PartialSum
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 COLUMNS = 4096  # most columns of an item: the size of the scratch memory
@@ -74,7 +74,7 @@ class VectorSpec(KernelSpec):
                 sums.store(k.constant(F32, 0.0, lanes), at)
             block = k.integer(1) << k.number("block")
             for begin in k.range(0, depth, block):
-                part = Part(k, begin, k.min_drop_nan(begin + block, depth), depth)
+                part = PartialSum(k, begin, k.min_drop_nan(begin + block, depth), depth)
                 whole = part.end - (part.end - begin) % ROWS
                 for row in k.range(begin, whole, ROWS):
                     rows = [b + (row + index) * b_row for index in range(ROWS)]
@@ -110,7 +110,7 @@ class VectorSpec(KernelSpec):
         with k.when(whole < count):
             step(whole, k.tail_mask(count - whole, lanes))
 
-    def _fold(self, k: Kernel, sums: Pointer, part: Part, count: Value, lanes: int) -> None:
+    def _fold(self, k: Kernel, sums: Pointer, part: PartialSum, count: Value, lanes: int) -> None:
         """Add the sums of a block to those of earlier ones; store zeros where another block follows."""
         with k.unless(part.begin.equals(0) & part.is_last):
             for at in k.range(0, count, lanes):

@@ -28,7 +28,7 @@ from cenote.core.types import FLOAT64
 from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named
 from cenote.kernels.pool.problem import fitting
-from cenote.kernels.roi.sampling import Box, BoxSpec, Table, table_capacity
+from cenote.kernels.roi.sampling import BinTable, BoxSpec, RegionBox, table_capacity
 
 TOGETHER = 4  # planes at once: as many independent chains
 WORK = 1 << 16
@@ -71,7 +71,7 @@ class RoiAlignSpec(BoxSpec):
         k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
-            box = Box(k, self, item)
+            box = RegionBox(k, self, item)
             with k.when(box.wrong.equals(0)):
                 tables = [box.table(axis) for axis in range(2)]
                 first = (item % n("parts")) * n("part")
@@ -89,7 +89,13 @@ class _Planes:
     """Emitter of some planes (or a channel block) of the box's image."""
 
     def __init__(
-        self, k: Kernel, spec: RoiAlignSpec, box: Box, tables: Sequence[Table], unit: Value, together: int
+        self,
+        k: Kernel,
+        spec: RoiAlignSpec,
+        box: RegionBox,
+        tables: Sequence[BinTable],
+        unit: Value,
+        together: int,
     ) -> None:
         n = k.number
         self.k, self.spec, self.lanes = k, spec, spec.step if spec.step > 1 else 1
@@ -224,7 +230,7 @@ class _Planes:
         return [self._best_row(part).load(bin * self.lanes, self.lanes) for part in range(len(self.x))]
 
 
-def _pair(table: Table, entry: Value) -> tuple[Value, Value, Value, Value]:
+def _pair(table: BinTable, entry: Value) -> tuple[Value, Value, Value, Value]:
     pixels = [table.pixels.load(entry * 2 + part) for part in range(2)]
     weights = [table.weights.load(entry * 2 + part) for part in range(2)]
     return pixels[0], pixels[1], weights[0], weights[1]

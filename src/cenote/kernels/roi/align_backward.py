@@ -22,7 +22,7 @@ from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named, vectors
 from cenote.kernels.pool.problem import fitting
-from cenote.kernels.roi.sampling import Box, BoxSpec, Table, table_capacity
+from cenote.kernels.roi.sampling import BinTable, BoxSpec, RegionBox, table_capacity
 
 WORDS = (
     "images",
@@ -62,7 +62,7 @@ class RoiAlignBackward(BoxSpec):
             last = k.minimum(first + n("part"), n("units"))
             self._clear(k, first, last)
             for number in k.range(0, n("boxes")):
-                box = Box(k, self, number * n("parts") + item)
+                box = RegionBox(k, self, number * n("parts") + item)
                 with k.when(box.wrong.equals(0)):
                     tables = [box.table(axis) for axis in range(2)]
                     for unit in k.range(first, last):
@@ -79,7 +79,7 @@ class RoiAlignBackward(BoxSpec):
                     for at in k.range(begin, end, lanes):
                         plane.store(k.constant(self.real, 0.0, lanes), at)
 
-    def _spread(self, k: Kernel, box: Box, tables: Sequence[Table], unit: Value) -> None:
+    def _spread(self, k: Kernel, box: RegionBox, tables: Sequence[BinTable], unit: Value) -> None:
         """Spread the gradient of one plane of one box."""
         n = k.number
         rows, columns = tables

@@ -49,7 +49,7 @@ class BoxSpec(KernelSpec):
 
 
 @dataclass(frozen=True)
-class Table:
+class BinTable:
     """Table along one axis, per bin a range of entries: pixel and weight (means), or two pixels and two weights
     (maxima)."""
 
@@ -67,7 +67,7 @@ class Table:
         return self.ends.load(bin), self.ends.load(bin + 1)
 
 
-class Box:
+class RegionBox:
     """Box of an item, scaled, and whether it can be pooled."""
 
     def __init__(self, k: Kernel, spec: BoxSpec, item: Value) -> None:
@@ -108,7 +108,7 @@ class Box:
         up = k.select(floor.to(step.type) < held, floor + 1, floor)
         return k.select(ratio > 0, ratio, up)
 
-    def table(self, axis: int) -> Table:
+    def table(self, axis: int) -> BinTable:
         """Compute the table of an axis: its part of scratch holds the ends, the pixels, the weights and a dense row."""
         k, n, spec = self.k, self.k.number, self.spec
         capacity, bins = n("capacity"), n(f"bins_{AXES[axis]}")
@@ -142,7 +142,7 @@ class Box:
             else:
                 used.value = self._gather(axis, bin, size, pixels, weights, used.value, (low, high))
         ends.store(used.value, bins)
-        return Table(ends, pixels, weights, low.value, high.value + 1)
+        return BinTable(ends, pixels, weights, low.value, high.value + 1)
 
     def _samples(self, axis: int, bin: Value, size: Value) -> Any:
         """Yield lower and upper pixel of each sample of a bin, their weights, and whether it is within the map."""

@@ -24,7 +24,7 @@ from cenote.codegen.values import F32, F64, I32, I64, Pointer, Scalar, Value
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
-from cenote.kernels.sampling.taps import Taps, cut
+from cenote.kernels.sampling.taps import SamplingRule, cut
 
 RUN = 256  # places of an item
 _WORK = 1 << 15  # numbers that a thread takes at a time
@@ -55,11 +55,11 @@ class GridSampleSpec(KernelSpec):
         )
 
     @property
-    def taps(self) -> Taps:
+    def taps(self) -> SamplingRule:
         compute = F64 if Scalar.of(self.dtype) is F64 else F32
         index = I32 if self.small else I64
         how = (self.rank, self.mode, self.padding, self.align_corners)
-        return Taps(*how, compute, index, RUN)
+        return SamplingRule(*how, compute, index, RUN)
 
     def lanes(self, target: Target) -> int:
         """Number of places at a time, where pixels can be gathered."""

@@ -22,7 +22,7 @@ PER_AXIS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 
 @dataclass(frozen=True)
-class Taps:
+class SamplingRule:
     """Rule by which an image of `rank` axes is read: `mode` is "nearest", "linear" or "cubic"; `padding` "zeros",
     "border" or "reflection"; `align_corners` says where the border is: at the centres of the outer pixels, or at
     their edges. A place outside is moved inside, or in cubic mode each of its taps alone. `index` is the type of

@@ -105,7 +105,7 @@ class OrderSpec(KernelSpec):
                     copy.store(x.load(place * columns), place)
                 x = copy
             keys = partial(self._key, k, x)
-            buffer = Buffer(
+            buffer = RecordBuffer(
                 k, self, k.cursor(first), k.cursor(second), counts, k.variable(k.integer(0)), keys
             )
             self._collect(k, x, buffer, lanes)
@@ -118,7 +118,7 @@ class OrderSpec(KernelSpec):
                 k.pointer("places").store(place, at)
         return k
 
-    def _collect(self, k: Kernel, x: Pointer, buffer: Buffer, lanes: int) -> None:
+    def _collect(self, k: Kernel, x: Pointer, buffer: RecordBuffer, lanes: int) -> None:
         """Collect records of all elements that can be among the best."""
         extent, capacity = k.number("extent"), k.number("capacity")
         begin = k.minimum(extent, capacity)
@@ -151,7 +151,7 @@ class OrderSpec(KernelSpec):
     def _key(self, k: Kernel, x: Pointer, place: Value, lanes: int = 1) -> Value:
         return key_of(k, x.load(place, lanes), Scalar.of(self.dtype), self.descending)
 
-    def _take(self, k: Kernel, x: Pointer, place: Value, mask: Value, buffer: Buffer) -> None:
+    def _take(self, k: Kernel, x: Pointer, place: Value, mask: Value, buffer: RecordBuffer) -> None:
         """Append the elements of a vector whose bits are set."""
         for lane in each_bit(k, mask):
             buffer.append(self._key(k, x, place + lane), place + lane)
@@ -173,7 +173,7 @@ def unsigned(bits: int) -> Scalar:
 
 
 @dataclass(frozen=True, eq=False)
-class Buffer:
+class RecordBuffer:
     """Buffer of `count` records at `records`, with as much memory at `other` to sort with."""
 
     k: Kernel
@@ -259,7 +259,7 @@ class Buffer:
     def _radix_of(self, source: Pointer, other: Pointer, count: Value, to: Pointer) -> None:
         """Sort some of the records by radix."""
         k = self.k
-        part = Buffer(
+        part = RecordBuffer(
             k, self.spec, k.cursor(source), k.cursor(other), self.counts, k.variable(count), self.keys
         )
         part._by_radix(count)

@@ -21,7 +21,7 @@ Planner = Callable[[ConvProblem], Iterator[Lowering]]
 
 
 @dataclass(frozen=True)
-class Algorithm:
+class ConvolutionAlgorithm:
     """One way to compute a convolution. Names of its lowerings, which inspect, tuning and plans show, begin with
     `name`. `wins`: when it is the fastest; `cost`: multiply-adds per output, for c channels and k filters a group and
     t taps."""
@@ -33,42 +33,42 @@ class Algorithm:
 
 
 CONSTANT = (
-    Algorithm(
+    ConvolutionAlgorithm(
         "depthwise", depthwise.depthwise,
         "groups of one channel",
         "t, and as many loads: the caches' bandwidth bounds it",
     ),
-    Algorithm(
+    ConvolutionAlgorithm(
         "grouped", depthwise.grouped,
         "groups of 2 and 4 channels (all that fill a vector when infinities must stay in their group)",
         "c t, each with a shuffle",
     ),
-    Algorithm(
+    ConvolutionAlgorithm(
         "direct_apart", direct.apart,
         "groups that fill no whole vectors, of at least a vector's channels: each in blocks of its own",
         "c t, k rounded up to vectors; copies of what lies apart",
     ),
-    Algorithm(
+    ConvolutionAlgorithm(
         "direct", direct.direct,
         "windows that move by more than one, 1x1, few pixels or few filters",
         "c t, k rounded up to vectors",
     ),
-    Algorithm(
+    ConvolutionAlgorithm(
         "direct_joined", direct.joined,
         "smaller groups: as many as fill vectors, with zeros between them",
         "c t times the groups joined",
     ),
-    Algorithm(
+    ConvolutionAlgorithm(
         "direct_regions", direct.regions,
         "dilated windows that reach far into the padding: each region has the taps that it sees",
         "c times the taps seen, 11 % slower",
     ),
-    Algorithm(
+    ConvolutionAlgorithm(
         "direct_plain", direct.plain,
         "fewer channels than a vector has lanes, one group: the caller's memory as it is",
         "c t; a padded copy",
     ),
-    Algorithm(
+    ConvolutionAlgorithm(
         "winograd", winograd.winograd,
         "3x3, 5x5, and rows or columns of 3 and 7, one apart, from 16 channels and filters on, on large maps",
         "c (m + r - 1)^2 / m^2 for m x m outputs and r x r windows, and the transforms",
@@ -80,7 +80,7 @@ WITHIN = tuple(each for each in CONSTANT if each.plan in (depthwise.depthwise, d
 POOLED = tuple(each for each in CONSTANT if each.plan is winograd.winograd)
 
 AT_RUN_TIME = (
-    Algorithm(
+    ConvolutionAlgorithm(
         "columns", columns.columns,
         "weights that nobody wants to pack: large ones, for small maps",
         "c t, and the columns: what each output's taps read, copied",
@@ -88,12 +88,12 @@ AT_RUN_TIME = (
 )  # fmt: skip
 
 TRANSPOSED = (
-    Algorithm(
+    ConvolutionAlgorithm(
         "phases", phases.phases,
         "one group, groups that fill whole vectors, and those that lie within one",
         "c t / (the product of the strides)",
     ),
-    Algorithm(
+    ConvolutionAlgorithm(
         "phases_apart", phases.apart,
         "all other groups: each in blocks of its own",
         "the same, k rounded up to vectors; copies of what lies apart",
@@ -104,7 +104,7 @@ TRANSPOSED = (
 PROBLEMS = {"constant weights": CONSTANT, "weights at run time": AT_RUN_TIME, "transposed": TRANSPOSED}
 
 
-def algorithms_for(problem: ConvProblem) -> tuple[Algorithm, ...]:
+def algorithms_for(problem: ConvProblem) -> tuple[ConvolutionAlgorithm, ...]:
     """Those that are asked for a convolution with constant weights."""
     if problem.fused.pool:
         return POOLED

@@ -20,7 +20,7 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import elementwise_call, operand_of, per_channel
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
-from cenote.ops.linear.product_lowerings import Strided, Terms, product_lowerings
+from cenote.ops.linear.product_lowerings import StridedMatrices, Terms, product_lowerings
 from cenote.ops.movement.unfold import Unfold
 
 # Bytes of a result from which its lines are read before they are written in part: 3 to 64 channels, 3x3, at 224x224
@@ -41,8 +41,11 @@ def filter_product(
     `sizes` being filters, depth and places of a group. A residual like the result is the third input. `exact`: see
     Terms."""
     filters, depth, places = sizes
-    left = Strided((1, groups, filters, depth), (0, filters * depth, depth, 1))
-    right, y = Strided.of((images, groups, depth, places)), Strided.of((images, groups, filters, places))
+    left = StridedMatrices((1, groups, filters, depth), (0, filters * depth, depth, 1))
+    right, y = (
+        StridedMatrices.of((images, groups, depth, places)),
+        StridedMatrices.of((images, groups, filters, places)),
+    )
     terms = Terms(left, right, y, activation, exact=exact)
     if residual:
         terms = replace(terms, residual=2, residual_at=y)

@@ -53,12 +53,12 @@ class Where(Pointwise):
 
 
 @dataclass(frozen=True)
-class Tile(Op):
+class TileArray(Op):
     """The data repeated along each axis."""
 
     name = "tile"
     operands = ("data", "repeats")
-    from_onnx = {"Tile": lambda node: read(Tile, node)}
+    from_onnx = {"Tile": lambda node: read(TileArray, node)}
 
     def types(self, data: TensorType, repeats: TensorType) -> Types:
         counts = known_ints(self.name, repeats, 1, "repeats")
@@ -92,7 +92,7 @@ class Tile(Op):
             ((), ()),
             ((0, 2), (3, 1)),
         ]:
-            yield Sample(Tile(), (seeded(shape), int64s(repeats)))
+            yield Sample(TileArray(), (seeded(shape), int64s(repeats)))
 
 
 @dataclass(frozen=True)

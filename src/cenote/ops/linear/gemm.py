@@ -16,7 +16,7 @@ from cenote.ops.base import Arrays, Box, Lowering, Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require_same_dtype
 from cenote.ops.epilogue import Fusible
 from cenote.ops.linear.matmul import require_product_type
-from cenote.ops.linear.product_lowerings import Strided, Terms, product_lowerings
+from cenote.ops.linear.product_lowerings import StridedMatrices, Terms, product_lowerings
 from cenote.ops.values import narrow, seeded, wide
 
 
@@ -77,9 +77,9 @@ class Gemm(Fusible):
             return
         turn = ((0, 1), (1, 0))
         terms = Terms(
-            Strided.of(a.shape, turn[self.transpose_a]), Strided.of(b.shape, turn[self.transpose_b]),
-            Strided.of(self.infer(*inputs)[0].shape), self.activation, self.alpha, self.beta, stored=self.stored,
-            exact=self.exact,
+            StridedMatrices.of(a.shape, turn[self.transpose_a]), StridedMatrices.of(b.shape, turn[self.transpose_b]),
+            StridedMatrices.of(self.infer(*inputs)[0].shape), self.activation, self.alpha, self.beta,
+            stored=self.stored, exact=self.exact,
         )  # fmt: skip
         added = _with_c(terms, c)
         if added is not None:
@@ -148,13 +148,13 @@ def _with_c(terms: Terms, c: TensorType | None) -> Terms | None:
         value = np.asarray(wide(c.value) * terms.beta, c.dtype)
         if row:
             return replace(terms, bias=np.broadcast_to(value.reshape(-1), (n,)).copy())
-        at = Strided.of((m, n))
+        at = StridedMatrices.of((m, n))
         return replace(terms, beta=1.0, residual=np.broadcast_to(value, (m, n)).copy(), residual_at=at)
     if c.rank == 0 or c.shape[-1] != n:
         return None
     if row and terms.beta == 1:
         return replace(terms, bias=2)
-    return replace(terms, residual=2, residual_at=Strided.of(c.shape if c.rank == 2 else (1, n)))
+    return replace(terms, residual=2, residual_at=StridedMatrices.of(c.shape if c.rank == 2 else (1, n)))
 
 
 def _broadcast_ranges(

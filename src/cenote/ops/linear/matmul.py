@@ -15,7 +15,7 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Arrays, Lowering, Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require_same_dtype
 from cenote.ops.epilogue import Fusible
-from cenote.ops.linear.product_lowerings import Strided, Terms, product_lowerings
+from cenote.ops.linear.product_lowerings import StridedMatrices, Terms, product_lowerings
 from cenote.ops.values import narrow, seeded, wide
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -54,15 +54,17 @@ class MatMul(Fusible):
             return None
         return replace(self, permute_b=permutation) if index else replace(self, permute_a=permutation)
 
-    def arrangement(self, a: TensorType, b: TensorType) -> tuple[Strided, Strided, tuple[int, ...]]:
+    def arrangement(
+        self, a: TensorType, b: TensorType
+    ) -> tuple[StridedMatrices, StridedMatrices, tuple[int, ...]]:
         """A and B as matrices, with the axes that 1-D operands lack, and the product's shape before `permute_y`."""
         if not a.rank or not b.rank:
             raise ShapeError(f"matmul: A {a} and B {b} must have at least one axis; use Mul for scalars")
         left, right = _permuted("A", a, self.permute_a), _permuted("B", b, self.permute_b)
         if a.rank == 1:
-            left = Strided((1, *left.shape), (0, *left.steps))
+            left = StridedMatrices((1, *left.shape), (0, *left.steps))
         if b.rank == 1:
-            right = Strided((*right.shape, 1), (1, 1))
+            right = StridedMatrices((*right.shape, 1), (1, 1))
         if left.shape[-1] != right.shape[-2]:
             raise ShapeError(f"matmul: A {a} has {left.shape[-1]} columns, B {b} has {right.shape[-2]} rows")
         batch = broadcast_shapes("matmul", left.shape[:-2], right.shape[:-2])
@@ -109,9 +111,9 @@ class MatMul(Fusible):
             if self.permute_y[-1] != len(full) - 1 or 1 in (a.rank, b.rank):
                 return  # kernels write rows
             inverse = [self.permute_y.index(axis) for axis in range(len(full))]
-            y = Strided.of([full[axis] for axis in self.permute_y], inverse)
+            y = StridedMatrices.of([full[axis] for axis in self.permute_y], inverse)
         else:
-            y = Strided.of(full)
+            y = StridedMatrices.of(full)
         terms = Terms(
             left, right, y, self.activation, self.alpha,
             bias=None if bias is None else 2, residual=None if residual is None else 3,
@@ -172,9 +174,9 @@ def require_product_type(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype
 
 
-def _permuted(what: str, x: TensorType, permutation: tuple[int, ...]) -> Strided:
+def _permuted(what: str, x: TensorType, permutation: tuple[int, ...]) -> StridedMatrices:
     _check_permutation(what, x.rank, permutation)
-    return Strided.of(x.shape, permutation)
+    return StridedMatrices.of(x.shape, permutation)
 
 
 def _check_permutation(what: str, rank: int, permutation: tuple[int, ...]) -> None:

@@ -24,24 +24,24 @@ from cenote.ops.base import Lowering
 
 
 @dataclass(frozen=True)
-class Strided:
+class StridedMatrices:
     """A tensor as an operator sees it: extents and steps in elements, matrices in the last two axes."""
 
     shape: tuple[int, ...]
     steps: tuple[int, ...]
 
     @staticmethod
-    def of(shape: Sequence[int], permutation: Sequence[int] = ()) -> Strided:
+    def of(shape: Sequence[int], permutation: Sequence[int] = ()) -> StridedMatrices:
         """Dense memory of this shape, its axes taken in another order."""
         steps, order = dense_strides(shape), permutation or range(len(shape))
-        return Strided(tuple(shape[axis] for axis in order), tuple(steps[axis] for axis in order))
+        return StridedMatrices(tuple(shape[axis] for axis in order), tuple(steps[axis] for axis in order))
 
     @staticmethod
-    def stored(shape: Sequence[int], permutation: Sequence[int] = ()) -> Strided:
+    def stored(shape: Sequence[int], permutation: Sequence[int] = ()) -> StridedMatrices:
         """A tensor of this shape whose memory is dense once its axes are taken in another order."""
         order = list(permutation or range(len(shape)))
         dense = dense_strides([shape[axis] for axis in order])
-        return Strided(tuple(shape), tuple(dense[order.index(axis)] for axis in range(len(shape))))
+        return StridedMatrices(tuple(shape), tuple(dense[order.index(axis)] for axis in range(len(shape))))
 
     def over(self, batch: Sequence[int]) -> list[int]:
         """The steps along these batch axes, 0 where it is broadcast."""
@@ -58,15 +58,15 @@ class Terms:
     of y or what broadcasts to it, with contiguous columns. `exact`: sums are of shorter chains.
     """
 
-    a: Strided
-    b: Strided
-    y: Strided
+    a: StridedMatrices
+    b: StridedMatrices
+    y: StridedMatrices
     activation: Activation = field(default_factory=Activation)
     alpha: float = 1.0
     beta: float = 1.0
     bias: int | Array | None = None
     residual: int | Array | None = None
-    residual_at: Strided | None = None
+    residual_at: StridedMatrices | None = None
     stored: str = ""
     exact: bool = False
 
@@ -150,7 +150,7 @@ def product_lowerings(
     yield Lowering("panels", layouts, (PLAIN,), bind, seconds, tolerance, temporary, in_place)
 
 
-def _in_order(value: Array, b: Strided) -> Array:
+def _in_order(value: Array, b: StridedMatrices) -> Array:
     """A constant B as the operator sees it, whatever order its axes are stored in."""
     return np.lib.stride_tricks.as_strided(
         np.ascontiguousarray(value), b.shape, [step * value.itemsize for step in b.steps], writeable=False

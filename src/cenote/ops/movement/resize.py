@@ -23,8 +23,8 @@ from cenote.ops.movement.resize_taps import (
     COORDINATES,
     NEAREST,
     ResizedAxis,
+    ResizeTaps,
     Rule,
-    Taps,
     scaled_size,
     taps_of,
 )
@@ -155,7 +155,7 @@ class Resize(Op):
             self.antialias, self.exclude_outside, self.by_step, "float64" if wide else "float32",
         )  # fmt: skip
 
-    def taps(self, axis: ResizedAxis, dtype: np.dtype[Any]) -> Taps:
+    def taps(self, axis: ResizedAxis, dtype: np.dtype[Any]) -> ResizeTaps:
         """Indices and weights along one axis."""
         return taps_of(axis, self._rule(dtype))
 
@@ -179,7 +179,7 @@ class Resize(Op):
             y = np.clip(np.trunc(y), float(limits.min), float(limits.max))
         return (narrow(y, output.dtype),)
 
-    def _along(self, x: Array, axis: int, taps: Taps) -> Array:
+    def _along(self, x: Array, axis: int, taps: ResizeTaps) -> Array:
         if self.mode == "nearest":
             return np.take(x, taps.index[:, 0], axis=axis)
         column = [1] * x.ndim

@@ -51,7 +51,7 @@ class ResizedAxis(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Taps:
+class ResizeTaps:
     """`index` (inside the input) and `weight`: (output places, taps); `outside`: places to extrapolate."""
 
     index: Array
@@ -115,13 +115,13 @@ def _step(axis: ResizedAxis) -> float:
     return axis.extent / axis.size if axis.scale == axis.size / axis.extent else 1.0 / axis.scale
 
 
-def nearest_taps(axis: ResizedAxis, rule: Rule) -> Taps:
+def nearest_taps(axis: ResizedAxis, rule: Rule) -> ResizeTaps:
     """One tap each."""
     if not axis.size:
         return _no_taps()
     x = coordinates(axis, rule).astype(np.float32).astype(np.float64)  # float64 ends so in PyTorch too
     index = np.clip(_rounded(x, rule, axis.scale < 1.0), 0, max(axis.extent - 1, 0)).astype(np.int64)[:, None]
-    return Taps(index, np.ones(index.shape), _outside(x, axis, rule.coordinates))
+    return ResizeTaps(index, np.ones(index.shape), _outside(x, axis, rule.coordinates))
 
 
 def _rounded(x: Array, rule: Rule, shrinks: bool) -> Array:
@@ -136,7 +136,7 @@ def _rounded(x: Array, rule: Rule, shrinks: bool) -> Array:
     return whole + np.where(tie, rule.nearest_mode == "round_prefer_ceil", part > 0.5)
 
 
-def filter_taps(axis: ResizedAxis, rule: Rule) -> Taps:
+def filter_taps(axis: ResizedAxis, rule: Rule) -> ResizeTaps:
     """Linear taps or Keys' cubic ones.
 
     With `antialias` the filter is stretched by 1 / scale where the axis shrinks. Places beyond the input take
@@ -160,12 +160,12 @@ def filter_taps(axis: ResizedAxis, rule: Rule) -> Taps:
     if exclude_outside or shrink < 1.0:
         total = weight.sum(axis=1, keepdims=True)
         weight = weight / np.where(total == 0.0, 1.0, total)
-    return Taps(np.clip(index, 0, max(axis.extent - 1, 0)), weight, _outside(x, axis, rule.coordinates))
+    return ResizeTaps(np.clip(index, 0, max(axis.extent - 1, 0)), weight, _outside(x, axis, rule.coordinates))
 
 
-def _no_taps() -> Taps:
+def _no_taps() -> ResizeTaps:
     """Of an axis without places."""
-    return Taps(np.zeros((0, 1), np.int64), np.zeros((0, 1)), np.zeros(0, np.bool_))
+    return ResizeTaps(np.zeros((0, 1), np.int64), np.zeros((0, 1)), np.zeros(0, np.bool_))
 
 
 def _keys(distance: Array, a: float) -> Array:
@@ -185,13 +185,13 @@ def _outside(x: Array, axis: ResizedAxis, mode: str) -> Array:
 # ---- axes whose extents are not known yet ---------------------------------------------------------------------------
 
 
-def taps_of(axis: tuple[float, ...], given: tuple[Any, ...]) -> Taps:
+def taps_of(axis: tuple[float, ...], given: tuple[Any, ...]) -> ResizeTaps:
     """The taps along an axis: the fields of ResizedAxis, and those of the rule; an unchanged axis reads what it is."""
     extent, size, *others = axis
     resized, rule = ResizedAxis(int(extent), int(size), *others), Rule(*given)
     if resized.is_identity:
         places = np.arange(resized.size)
-        return Taps(places[:, None], np.ones((resized.size, 1)), np.zeros(resized.size, np.bool_))
+        return ResizeTaps(places[:, None], np.ones((resized.size, 1)), np.zeros(resized.size, np.bool_))
     return nearest_taps(resized, rule) if rule.mode == "nearest" else filter_taps(resized, rule)
 
 

@@ -65,12 +65,12 @@ class Shape(Op):
 
 
 @dataclass(frozen=True)
-class Size(Op):
+class ElementCount(Op):
     """The number of elements, an int64 scalar. `infer` gives it."""
 
     name = "size"
     operands = ("data",)
-    from_onnx = {"Size": lambda node: read(Size, node)}
+    from_onnx = {"Size": lambda node: read(ElementCount, node)}
 
     def types(self, data: TensorType) -> Types:
         return (TensorType.known(int64s((data.size,)).reshape(())),)
@@ -81,7 +81,7 @@ class Size(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for shape in [(2, 3), (), (0, 4)]:
-            yield Sample(Size(), (seeded(shape),))
+            yield Sample(ElementCount(), (seeded(shape),))
 
 
 @dataclass(frozen=True)

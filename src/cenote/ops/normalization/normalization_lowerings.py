@@ -13,9 +13,9 @@ from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Argument, Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.normalize import (
-    Normalization,
-    Notes,
+    NotedStatistics,
     Parameters,
+    RowNormalization,
     normalize_channels_call,
     normalize_rows_call,
 )
@@ -28,9 +28,9 @@ ERROR = 2e-6  # of the largest output, in float32
 WIDE = ("float64",)  # what `accumulate` of a normalisation may be; None: float32, 4,096 elements at a time
 
 
-def form_of(statistic: str, accumulate: str | None, **fields: Any) -> Normalization:
+def form_of(statistic: str, accumulate: str | None, **fields: Any) -> RowNormalization:
     """What kernels do to each row, its sums taken as `accumulate` says."""
-    return Normalization(statistic, wide=accumulate == "float64", **fields)
+    return RowNormalization(statistic, wide=accumulate == "float64", **fields)
 
 
 def _seconds(x: TensorType) -> float:
@@ -38,7 +38,7 @@ def _seconds(x: TensorType) -> float:
 
 
 def row_lowerings(
-    form: Normalization, inputs: Sequence[TensorType | None], first: int, epsilon: float, outputs: int = 1
+    form: RowNormalization, inputs: Sequence[TensorType | None], first: int, epsilon: float, outputs: int = 1
 ) -> Iterator[Lowering]:
     """Layer and RMS normalisation over the axes from `first` on; scale and bias must cover them all.
 
@@ -55,7 +55,7 @@ def row_lowerings(
         source, factor, shift = (*views, None, None)[:3]
         notes = None
         if outputs > 1:
-            notes = Notes({"mean": made[1], "spread": made[2]}, FLOAT32)
+            notes = NotedStatistics({"mean": made[1], "spread": made[2]}, FLOAT32)
         parameters = Parameters(factor, shift)
         return [normalize_rows_call(form, present(source), made[0], first, parameters, epsilon, notes=notes)]
 
@@ -76,7 +76,7 @@ def row_lowerings(
 
 
 def axes_lowerings(
-    form: Normalization, x: TensorType, axes: tuple[int, ...], epsilon: float
+    form: RowNormalization, x: TensorType, axes: tuple[int, ...], epsilon: float
 ) -> Iterator[Lowering]:
     """Normalisation without parameters over neighbouring axes, or over all but the channels'."""
     neighbours = axes == tuple(range(axes[0], axes[-1] + 1)) if axes else False
@@ -97,7 +97,11 @@ def axes_lowerings(
 
 
 def channel_lowerings(
-    form: Normalization, inputs: Sequence[TensorType | None], epsilon: float, momentum: float, unbiased: bool
+    form: RowNormalization,
+    inputs: Sequence[TensorType | None],
+    epsilon: float,
+    momentum: float,
+    unbiased: bool,
 ) -> Iterator[Lowering]:
     """Batch normalisation: by means and variances that are given, or those of the batch with the running ones
     noted. Inputs: x, scale, bias, mean, variance."""
@@ -118,7 +122,7 @@ def channel_lowerings(
             correction = count / (count - 1) if unbiased else 1.0
             words = {"mean": noted[0], "spread": noted[1], "old_mean": mean, "old_spread": variance}
             words |= {"momentum": momentum, "correction": correction}
-        notes = Notes(words, parameters[2].dtype)
+        notes = NotedStatistics(words, parameters[2].dtype)
         entries = Parameters(scale, bias, groups=x.shape[1], group_step=1)
         if x.rank == 2:
             return normalize_columns_call(form, source, y, (0,), entries, epsilon, notes)
@@ -132,7 +136,7 @@ def channel_lowerings(
 
 
 def group_lowerings(
-    form: Normalization, inputs: Sequence[TensorType | None], groups: int, per_group: bool, epsilon: float
+    form: RowNormalization, inputs: Sequence[TensorType | None], groups: int, per_group: bool, epsilon: float
 ) -> Iterator[Lowering]:
     """Group and instance normalisation of plain tensors: a row is one group of channels of one picture."""
     x = present(inputs[0])

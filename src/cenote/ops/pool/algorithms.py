@@ -51,7 +51,7 @@ Planner = Callable[[PoolProblem, Target], Candidate | None]
 
 
 @dataclass(frozen=True)
-class Algorithm:
+class PoolingAlgorithm:
     """One way to pool, by the name of its file, which inspect, tuning and plans show. `wins`: when it is the fastest;
     `cost`: work per vector of outputs, for windows of r rows by k columns."""
 
@@ -62,32 +62,32 @@ class Algorithm:
 
 
 WINDOWS = (
-    Algorithm(
+    PoolingAlgorithm(
         "small_window", small_window.plan,
         "3 columns (in rows of at most 32 outputs 2 to 5), up to 5 rows, plain, one plane: all in registers",
         "r k / 4 loads and as many steps; no scratch memory",
     ),
-    Algorithm(
+    PoolingAlgorithm(
         "window_3x3x3", window_3x3x3.plan,
         "3x3x3 in volumes, one apart, plain, vectors of at most 32 bytes: what planes share is kept",
         "3 loads and 5 steps for 27 elements",
     ),
-    Algorithm(
+    PoolingAlgorithm(
         "small_map", small_map.plan,
         "3 and more columns in rows of at most 20 elements (40 for 5 and more): loops over planes, not rows",
         "2 sqrt(r) + 2 sqrt(k) loads and steps",
     ),
-    Algorithm(
+    PoolingAlgorithm(
         "van_herk", van_herk.plan,
         "8 and more rows that overlap: the cost does not grow with them",
         "3 steps down, log2(k) across",
     ),
-    Algorithm(
+    PoolingAlgorithm(
         "separable", separable.plan,
         "up to 27 rows (of all planes): rows first, from memory, then columns; and windows that do not overlap",
         "r loads and steps down, k (log2(k) from 6 on) across",
     ),
-    Algorithm(
+    PoolingAlgorithm(
         "generic", generic.plan,
         "the rest: many rows that are dilated, far apart or of many planes",
         "r loads and steps down in a scratch row, k (log2(k) from 6 on) across",
@@ -95,13 +95,13 @@ WINDOWS = (
 )  # fmt: skip
 
 ARGMAX = (
-    Algorithm(
+    PoolingAlgorithm(
         "argmax_separable",
         argmax_separable.plan,
         "undilated windows in one plane: the best of each row, then of those",
         "r + k comparisons (log2(k) from 7 on)",
     ),
-    Algorithm(
+    PoolingAlgorithm(
         "argmax_generic",
         argmax_generic.plan,
         "dilated windows, and those of volumes",
@@ -110,18 +110,18 @@ ARGMAX = (
 )
 
 RANGES = (
-    Algorithm(
+    PoolingAlgorithm(
         "adaptive_small",
         adaptive_small.plan,
         "ranges of at most 96 rows and 96 columns in all, plain, one plane: in registers, columns in lanes",
         "each element once down, transposed, once across",
     ),
-    Algorithm("adaptive", adaptive.plan, "all other ranges", "each element once down, once across"),
+    PoolingAlgorithm("adaptive", adaptive.plan, "all other ranges", "each element once down, once across"),
 )
 
 
 COMPENSATED = (
-    Algorithm(
+    PoolingAlgorithm(
         "compensated",
         compensated.plan,
         "all of them",
@@ -139,7 +139,7 @@ PROBLEMS = {
 }
 
 
-def algorithms_for(problem: PoolProblem) -> tuple[Algorithm, ...]:
+def algorithms_for(problem: PoolProblem) -> tuple[PoolingAlgorithm, ...]:
     """Those that may serve such a problem."""
     if problem.accumulate == "compensated":
         return COMPENSATED

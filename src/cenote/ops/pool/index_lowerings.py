@@ -25,7 +25,7 @@ SCRATCH = (
 
 
 @dataclass(frozen=True)
-class IndexCheck(Check):
+class PlaneIndexCheck(Check):
     """Names the first index that lies outside of its plane. `shape` is that of the indices, (N, C, *in) whatever the
     layout; `counted` the map they count in; items hold `width` channels."""
 
@@ -57,12 +57,12 @@ def outside(op: str, value: int, where: Sequence[int], counted: Sequence[int], r
 
 def index_check(
     x: TensorType, layout: Layout, counted: Sequence[int], rule: str, channels_last: bool
-) -> tuple[TensorType, IndexCheck]:
+) -> tuple[TensorType, PlaneIndexCheck]:
     """What a scatter notes for indices of x's shape, and the look at it."""
     shape = (x.shape[0], x.shape[-1], *x.shape[1:-1]) if channels_last else x.shape
     width = layout.lanes or (GROUP if channels_last else 1)
     items = shape[0] * -(-shape[1] // width)
-    return TensorType(INT64, (items, 2)), IndexCheck("max_unpool", shape, tuple(counted), rule, width)
+    return TensorType(INT64, (items, 2)), PlaneIndexCheck("max_unpool", shape, tuple(counted), rule, width)
 
 
 def scatter_lowerings(

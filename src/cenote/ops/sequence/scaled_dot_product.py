@@ -18,7 +18,7 @@ from cenote.kernels.product.attention_plan import AttentionProblem
 from cenote.kernels.strided_axes import joined_axes, position_count
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import BOOL, broadcast_shapes, require_float, require_same_dtype
-from cenote.ops.linear.product_lowerings import Strided
+from cenote.ops.linear.product_lowerings import StridedMatrices
 from cenote.ops.values import narrow, seeded, wide
 
 _LARGEST_HEAD = 512
@@ -57,12 +57,12 @@ class ScaledDotProduct(Op):
 
     def arrangement(
         self, q: TensorType, k: TensorType, v: TensorType
-    ) -> tuple[Strided, Strided, Strided, tuple[int, ...]]:
+    ) -> tuple[StridedMatrices, StridedMatrices, StridedMatrices, tuple[int, ...]]:
         """Q, K and V, and the result's shape before `permute_y`."""
         if min(q.rank, k.rank, v.rank) < 2:
             raise ShapeError(f"{self.name}: Q {q}, K {k} and V {v} must have at least two axes")
-        left, keys = Strided.of(q.shape, self.permute_q), Strided.of(k.shape, self.permute_k)
-        values = Strided.of(v.shape, self.permute_v)
+        left, keys = StridedMatrices.of(q.shape, self.permute_q), StridedMatrices.of(k.shape, self.permute_k)
+        values = StridedMatrices.of(v.shape, self.permute_v)
         if left.shape[-1] != keys.shape[-1] or keys.shape[-2] != values.shape[-2]:
             raise ShapeError(f"{self.name}: Q {q}, K {k} and V {v} do not fit each other")
         batch = broadcast_shapes(self.name, left.shape[:-2], keys.shape[:-2], values.shape[:-2])
@@ -128,7 +128,11 @@ class ScaledDotProduct(Op):
         if 0 in [extent for extent in (*full, keys.shape[-2]) if not is_size(extent)]:
             return None
         inverse = tuple(self.permute_y.index(axis) for axis in range(len(full))) if self.permute_y else ()
-        y = Strided.of([full[axis] for axis in self.permute_y], inverse) if inverse else Strided.of(full)
+        y = (
+            StridedMatrices.of([full[axis] for axis in self.permute_y], inverse)
+            if inverse
+            else StridedMatrices.of(full)
+        )
         if y.steps[-1] != 1:
             return None
         batch = full[:-2]
@@ -136,7 +140,7 @@ class ScaledDotProduct(Op):
         if mask is not None:
             if not mask.rank or mask.shape[-1] != keys.shape[-2] or mask.dtype == np.float64:
                 return None
-            rows = Strided.of((1, *mask.shape) if mask.rank == 1 else mask.shape)
+            rows = StridedMatrices.of((1, *mask.shape) if mask.rank == 1 else mask.shape)
             closed = rows.over(batch)
             mask_row = 0 if rows.shape[-2] == 1 else rows.steps[-2]
         positions = position_count([(extent, []) for extent in batch])
