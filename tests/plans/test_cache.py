@@ -22,7 +22,7 @@ import cenote
 from cenote.codegen import cache as object_cache
 from cenote.codegen import jit
 from cenote.plans import cache, fingerprint, later, writer
-from cenote.plans.format import StoredPlan
+from cenote.plans.classes import StoredPlan
 from cenote.runtime import pieces
 from tests.plans.models import changed, picture, small_model
 

@@ -16,7 +16,7 @@ import pytest
 
 import cenote
 from cenote.plans import later, writer
-from cenote.plans.format import StoredPlan
+from cenote.plans.classes import StoredPlan
 from cenote.plans.later import Later
 from tests.plans.models import picture, small_model
 from tests.runtime.long_runs import in_a_process

@@ -15,6 +15,7 @@ from cenote.codegen import jit
 from cenote.core.load_options import LoadOptions
 from cenote.models.loading import load_with
 from cenote.plans import format, reader
+from cenote.plans.classes import StoredPlan
 from cenote.plans.format import StalePlanError
 from tests.diagnosis.causes.models import convolution
 from tests.plans.models import changed, picture, small_model
@@ -224,4 +225,4 @@ def test_weights_may_lie_behind_a_folder_that_is_not_there(
     expected = cenote.load(source)(picture())
     again = cenote.load(source)
     assert np.array_equal(again(picture()), expected)
-    assert isinstance(again.plan, format.StoredPlan), "kept"
+    assert isinstance(again.plan, StoredPlan), "kept"

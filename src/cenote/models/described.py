@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cenote.core.errors import InputError, shown
 from cenote.core.locks import importing
 from cenote.core.types import Declared
-from cenote.plans.format import Classes, StoredPlan
+from cenote.plans.classes import SizeClasses, StoredPlan
 from cenote.runtime.signature import Signature
 from cenote.stages.planned import Planned
 from cenote.stages.stage import NoPlan, Shared, Stages
@@ -27,7 +27,7 @@ class Described:
     declared_outputs: tuple[Declared, ...]
     _shared: Shared
     _signature: Signature
-    _classes: Classes
+    _classes: SizeClasses
     _stages: Stages
     _plans: Planned
     _changed: Callable[..., Any]  # gives the model under other options: see `loading`

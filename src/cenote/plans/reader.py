@@ -17,15 +17,8 @@ from cenote.codegen import jit
 from cenote.core.errors import CapacityError, CenoteError, MissingFileError, ModelError
 from cenote.core.files import open_regular
 from cenote.plans import fingerprint, format, records, templates
-from cenote.plans.format import (
-    MAGIC,
-    PAGE,
-    StalePlanError,
-    StoredModel,
-    StoredPlan,
-    Tail,
-    is_plan_file,
-)
+from cenote.plans.classes import StoredPlan, Tail
+from cenote.plans.format import MAGIC, PAGE, StalePlanError, StoredModel, is_plan_file
 from cenote.runtime.memory import address_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from cenote.core.locks import importing
 from cenote.core.types import Array
 from cenote.kernels.driver import driver_abi
 from cenote.plans import records
-from cenote.plans.format import TRUSTED, Classes, Pattern, SizedPlan, Tail
+from cenote.plans.classes import Pattern, SizeClasses, SizedPlan, Tail
+from cenote.plans.format import TRUSTED
 from cenote.runtime.formulas import Formulas
 from cenote.runtime.steps import IN_PROGRAMS, SlotKind
 from cenote.runtime.template import (
@@ -183,7 +184,7 @@ def tail_of(
         sized_plan(each, constants, addresses, threads) for each in records.items(record["sized"], "plans")
     ]
     ends = records.truth(record["ends"], "an end")
-    return Tail(Cut(host, used, made, takes, contents, ends), Classes(sized))
+    return Tail(Cut(host, used, made, takes, contents, ends), SizeClasses(sized))
 
 
 def _names(record: Any) -> tuple[str, ...]:

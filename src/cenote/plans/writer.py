@@ -20,8 +20,9 @@ from cenote.core.target import Target
 from cenote.core.types import Array, Declared, TensorType
 from cenote.kernels.driver import driver_sources
 from cenote.plans import format, templates
+from cenote.plans.classes import StoredPlan, Tail
 from cenote.plans.fingerprint import checksums
-from cenote.plans.format import MAGIC, PAGE, TRUSTED, StoredModel, StoredPlan, Tail
+from cenote.plans.format import MAGIC, PAGE, TRUSTED, StoredModel
 from cenote.runtime.steps import KernelStep, Slot, Step
 from cenote.runtime.template import KernelTemplate
 

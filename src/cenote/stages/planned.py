@@ -15,7 +15,8 @@ from cenote.core.errors import refusals
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
 from cenote.plans.cache import CacheEntry
-from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, StoredPlan, Tail
+from cenote.plans.classes import Pattern, SizeClasses, SizedPlan, StoredPlan, Tail
+from cenote.plans.format import StoredModel
 from cenote.runtime.program import Program
 from cenote.runtime.signature import Shapes, Signature
 from cenote.stages.sized import compile_class, part_of, supply
@@ -54,7 +55,7 @@ class Planned:
         self.interface, self.signature, self.shared = interface, signature, shared
         shared.submodel = self._submodel
         self.by_shapes = Stages()
-        self.classes = Classes()
+        self.classes = SizeClasses()
         self.source: Callable[[], Graph] | None = None
         self.unwritten: Later | None = None  # a plan, written after the next answer
         self._cache_entry = cache_entry

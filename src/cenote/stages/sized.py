@@ -17,7 +17,7 @@ from cenote.core.formulas.checks import FormulaError, checks_formulas
 from cenote.core.formulas.expressions import OpenSizeError, at_hand
 from cenote.core.locks import importing
 from cenote.core.types import TensorType
-from cenote.plans.format import Classes, Pattern, SizedPlan, StoredPlan, Tail
+from cenote.plans.classes import Pattern, SizeClasses, SizedPlan, StoredPlan, Tail
 from cenote.runtime.signature import Signature
 from cenote.runtime.workplaces import Workplaces
 
@@ -97,7 +97,7 @@ def check_kept(tail: Tail | None) -> None:
 
 
 def compile_class(
-    classes: Classes, pattern: Pattern, numbers: Sequence[int], part: Part, shared: SharedPlanning
+    classes: SizeClasses, pattern: Pattern, numbers: Sequence[int], part: Part, shared: SharedPlanning
 ) -> tuple[SizedPlan, StoredPlan] | None:
     """Compile the class of these numbers; None where that is not possible: they are then compiled for themselves."""
     if not numbers or pattern in classes.failed or len(classes.plans) >= _MOST_CLASSES:

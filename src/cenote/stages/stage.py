@@ -21,7 +21,7 @@ from cenote.core.errors import InputError, ShapeError, UnsupportedError
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import Guard, importing
 from cenote.core.types import Array, Declared, TensorType
-from cenote.plans.format import SizedPlan, StoredPlan, Tail
+from cenote.plans.classes import SizedPlan, StoredPlan, Tail
 from cenote.runtime.outputs import OUTPUTS
 from cenote.runtime.program import Program
 from cenote.runtime.rounds import Feedback, Rounded, run_rounds
