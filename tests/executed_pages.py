@@ -10,13 +10,15 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"^<!-- (?P<order>.+?) -->\n```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^<!-- (?P<order>.+?) -->\n```(?:python|markdown)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 def copied(folder: Path) -> Path:
     """A copy of the source, into which blocks are written."""
     ignored = shutil.ignore_patterns("__pycache__", ".*_cache", "data")
-    for part in ("src", "tests"):
+    for part in ("src", "tests", "docs"):
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
@@ -24,8 +26,26 @@ def copied(folder: Path) -> Path:
 
 def blocks(page: str) -> list[tuple[str, str]]:
     """The blocks of a page of docs/ as (order, code)."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return section(page, "")
+
+
+def _blocks_of(text: str) -> list[tuple[str, str]]:
     return [(found["order"], found["code"]) for found in BLOCK.finditer(text)]
+
+
+def section(page: str, anchor: str) -> list[tuple[str, str]]:
+    """The blocks of a section, by the anchor that links to it; without an anchor those of the whole page."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = {
+        re.sub(r"[^a-z0-9]+", "-", part.partition("\n")[0].lower()): part for part in text.split("\n## ")[1:]
+    }
+    return _blocks_of(found[anchor] if anchor else text)
+
+
+def touched(blocks: list[tuple[str, str]]) -> set[str]:
+    """The files that blocks add or change."""
+    orders = {order.partition(", before: ")[0] for order, _ in blocks} - {"run"}
+    return {order.removeprefix("new file: ").removeprefix("in ") for order in orders}
 
 
 def apply(folder: Path, order: str, code: str) -> None:

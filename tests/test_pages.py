@@ -23,13 +23,8 @@ COMMANDS = {".", "cenote", "git", "make", "pip", "python", "python3"}
 # A call in words, and the value that the words give it.
 VALUE = re.compile(r"`([a-z_]\w*\([^`]*\))` is `?(\([^`)]*\)|-?\d[\d.]*)")
 NAMED_FILE = re.compile(r"(?<![\w/.<-])((?:[a-z_0-9]+/)+[a-z_0-9]+\.(?:py|md|txt))\b")
-ELSEWHERE = {  # files that a page tells the reader to write, and one of another project
-    "src/cenote/kernels/elementwise/soft_threshold.py",
-    "src/cenote/ops/elementwise/soft_threshold.py",
-    "src/cenote/kernels/pool/direct.py",
-    "src/cenote/ops/conv/by_rows.py",
-    "doc/table_format.md",
-}
+ELSEWHERE = {"doc/table_format.md"}  # of another project
+ADDED = re.compile(r"<!-- new file: (\S+) -->")
 
 
 def blocks(language: str | None = None) -> list[Any]:
@@ -139,6 +134,7 @@ def test_files_that_are_named_are_there() -> None:
         for part in ("src", "tests", "bench", "docs", "bundle", "examples", "packaging")
         for path in (ROOT / part).rglob("*.*")
     ]
+    there += [f"/{name}" for page in PAGES for name in ADDED.findall(page.read_text(encoding="utf-8"))]
     sources = [*PAGES, *(ROOT / "src").rglob("*.py")]
     missing = {
         f"{source.relative_to(ROOT).as_posix()}: {name}"

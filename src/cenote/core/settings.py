@@ -88,7 +88,7 @@ CHECK_FORMULAS = Setting(
     "1: compare the formulas of models with open sizes with their operations at other sizes, too, when planning "
     "(slow), and fail where a fault keeps a model from being planned for open sizes.",
 )
-SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SHAPES_KEPT, SPIN, DENORMALS, PERF_MAP, CHECK_FORMULAS)
+SETTINGS = tuple(each for each in tuple(globals().values()) if isinstance(each, Setting))
 
 
 def cache_folder() -> Path | None:

@@ -207,7 +207,7 @@ def ge(input: Left, other: Right) -> Traced:
 
 @formula
 def _where(condition: Left, a: Left, b: Left) -> Traced:
-    """One of two values by a condition; the public function is in choice/order.py."""
+    """One of two values by a condition; the public function is in functional/choice/order.py."""
     if not isinstance(condition, Traced) or condition.dtype != BOOL:
         given = condition.dtype if isinstance(condition, Traced) else type(condition).__name__
         raise DTypeError(f"where: condition has type {given}, expected bool; compare it with 0")
