@@ -92,9 +92,9 @@ def convolutions_page() -> str:
     lines = CONVOLUTIONS.splitlines()
     for problem, algorithms in convolutions.PROBLEMS.items():
         for each in algorithms:
-            file = each.plan.__module__.removeprefix("cenote.").replace(".", "/")
+            file = each.offer.__module__.removeprefix("cenote.").replace(".", "/")
             lines.append(f"| {problem} | {each.name} | `{file}.py` | {each.wins} | {each.cost} |")
-    lines += ["", "Kernels of convolutions, and what plans their calls:", *kernels_table(("conv",))]
+    lines += ["", "Kernels of convolutions, and what makes their calls:", *kernels_table(("conv",))]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The memory plan: no two buffers that live at the same time overlap, and little more memory is used than must be."""
+"""The placement: no two buffers that live at the same time overlap, and little more memory is used than must be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cenote.codegen import jit
 from cenote.compiler import placement
-from cenote.compiler.memory import MemoryPlan, plan_memory
+from cenote.compiler.memory import Placement, place_values
 from cenote.compiler.placement import Buffer, live_peak, place
 from cenote.compiler.schedule import schedule
 from cenote.core.errors import CapacityError
@@ -73,9 +73,9 @@ def test_a_gap_is_reused() -> None:
     assert c.slot == a.slot
 
 
-def planned(graph: Graph, **shapes: tuple[int, ...]) -> MemoryPlan:
+def planned(graph: Graph, **shapes: tuple[int, ...]) -> Placement:
     types = {name: TensorType.of(np.float32, shape) for name, shape in shapes.items()}
-    return plan_memory(schedule(specialize(graph, types).graph, jit.host_target()))
+    return place_values(schedule(specialize(graph, types).graph, jit.host_target()))
 
 
 def convolution(rng: np.random.Generator, inputs: int, outputs: int) -> np.ndarray:

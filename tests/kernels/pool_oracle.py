@@ -10,7 +10,7 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import View, buffer_elements, dense_strides
 from cenote.kernels.pool.problem import Candidate, Geometry, Memory, PoolProblem, Scale
-from cenote.ops.pool.algorithms import candidates, planned
+from cenote.ops.pool.algorithms import candidates, offered
 from cenote.runtime.steps import Slot, SlotKind
 from tests.harness import Buffer, launch, pack, unpack
 
@@ -92,7 +92,7 @@ def run_pool(
     problem = PoolProblem(
         reduction, x.dtype, g, memory, scale, nan, fixed_step=form.is_blocked, accumulate=accumulate
     )
-    call = (planned(algorithm, problem, target) if algorithm else chosen(problem, target)).build(*views)
+    call = (offered(algorithm, problem, target) if algorithm else chosen(problem, target)).build(*views)
     launch(call, buffers, target, chunk)
     for buffer in buffers:
         buffer.check(call.spec.symbol)

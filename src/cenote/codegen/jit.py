@@ -225,9 +225,9 @@ def _object_code(source: KernelSource, target: Target) -> bytes:
 
 _ALWAYS = "cenote_run"  # a kernel of every program
 _USUAL = (
-    "cenote.kernels.conv.direct_plan",
-    "cenote.kernels.conv.winograd_plan",
-    "cenote.kernels.product.plan",
+    "cenote.kernels.conv.direct_calls",
+    "cenote.kernels.conv.winograd_calls",
+    "cenote.kernels.product.calls",
 )
 
 

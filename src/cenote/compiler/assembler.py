@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, levels_of
 from cenote.compiler.binding import Binder
 from cenote.compiler.constants import ConstantPool, Constants, Weights
-from cenote.compiler.memory import MemoryPlan, temporary_name
+from cenote.compiler.memory import Placement, temporary_name
 from cenote.compiler.offsets import offsets_as_formulas
 from cenote.compiler.placement import Buffer
 from cenote.compiler.schedule import Schedule
@@ -42,7 +42,7 @@ class Assembler:
     def __init__(
         self,
         scheduled: Schedule,
-        memory: MemoryPlan,
+        memory: Placement,
         target: Target,
         pool: ConstantPool,
         weights: dict[str, Array],

@@ -12,7 +12,7 @@ from cenote.compiler.assembler import Assembler
 from cenote.compiler.barriers import Origin
 from cenote.compiler.constants import ConstantPool
 from cenote.compiler.levels import in_ranks
-from cenote.compiler.memory import MemoryPlan, plan_memory
+from cenote.compiler.memory import Placement, place_values
 from cenote.compiler.report import PlanDescription, describe_plan
 from cenote.compiler.schedule import Decide, Schedule, schedule
 from cenote.compiler.templates import with_positions
@@ -42,7 +42,7 @@ class Plan:
 
     graph: Graph
     schedule: Schedule
-    memory: MemoryPlan
+    memory: Placement
     program: Program
     origins: tuple[Origin, ...]
     between: tuple[Node, ...] = ()
@@ -145,13 +145,13 @@ def _seconds(lowerings: Sequence[Lowering | None]) -> float:
     return sum(times[key] * option.seconds for key, option in distinct.items())
 
 
-def _in_memory(scheduled: Schedule, open_sizes: bool) -> tuple[Schedule, MemoryPlan]:
-    """Return the memory plan; with branches side by side where that takes little more."""
-    least = plan_memory(scheduled, open_sizes=open_sizes)
+def _in_memory(scheduled: Schedule, open_sizes: bool) -> tuple[Schedule, Placement]:
+    """Return the placement; with branches side by side where that takes little more."""
+    least = place_values(scheduled, open_sizes=open_sizes)
     ranked, ranks = in_ranks(scheduled)
     if len(set(ranks)) == len(ranks):
         return scheduled, least
-    roomy = plan_memory(ranked, ranks, open_sizes)
+    roomy = place_values(ranked, ranks, open_sizes)
     return (ranked, roomy) if roomy.arena_bytes <= least.arena_bytes * _MORE_MEMORY else (scheduled, least)
 
 

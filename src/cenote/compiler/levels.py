@@ -1,7 +1,7 @@
 """Independent steps side by side: the branches of a network, for threads to work on without waiting between them.
 
 A node's rank is one more than the highest rank of its inputs' producers. Nodes are put in the order of their ranks,
-and the memory plan keeps values of a rank apart as though all its nodes ran at once. A branch with one small piece of
+and the placement keeps values of a rank apart as though all its nodes ran at once. A branch with one small piece of
 work (a Winograd transform of a 14x14 map: one block of tiles) then delays no thread while another branch has more.
 """
 

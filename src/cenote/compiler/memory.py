@@ -1,4 +1,4 @@
-"""Static memory plan: which values share memory (`alias`), the place of each (`placement`), and the halos around it.
+"""Static placement: which values share memory (`alias`), the place of each (`placement`), and the halos around it.
 
 All values of one buffer share the largest halo that any reader needs.
 """
@@ -22,7 +22,7 @@ _LARGEST = 1 << 46  # bytes; beyond any machine, and far from overflowing 64-bit
 
 
 @dataclass(frozen=True)
-class MemoryPlan:
+class Placement:
     """Places of all values. `views` by value name; `temporaries` by step.
 
     `aliased` are the steps that need no work because their output is their input's memory; `peak` is the largest sum
@@ -46,13 +46,13 @@ class MemoryPlan:
         return Slot(buffer.kind, buffer.index, buffer.offset + slot.offset)
 
 
-def plan_memory(schedule: Schedule, ranks: Sequence[int] = (), open_sizes: bool = False) -> MemoryPlan:
-    """Plan a schedule. Raises CapacityError when sizes are beyond any machine.
+def place_values(schedule: Schedule, ranks: Sequence[int] = (), open_sizes: bool = False) -> Placement:
+    """Return the place of every value. Raises CapacityError when sizes are beyond any machine.
 
     Nodes of the same rank may run at once (`ranks` gives one per node, never falling); without, each is its own. With
     `open_sizes`, views name buffers of the arena, whose offsets get formulas later (`offsets`).
     """
-    return _Planner(schedule, ranks or range(len(schedule.graph.nodes)), open_sizes).run()
+    return _Placer(schedule, ranks or range(len(schedule.graph.nodes)), open_sizes).run()
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class _Geometry:
         return _Geometry(type, layout, strides, first, nbytes)
 
 
-class _Planner:
+class _Placer:
     def __init__(self, schedule: Schedule, ranks: Sequence[int], open_sizes: bool) -> None:
         self.ranks, self.open_sizes = ranks, open_sizes
         self.graph: Graph = schedule.graph
@@ -82,7 +82,7 @@ class _Planner:
         # By the ids of types and halos, which graph and buffers keep.
         self.geometries: dict[tuple[int, int, int], _Geometry] = {}
 
-    def run(self) -> MemoryPlan:
+    def run(self) -> Placement:
         self._collect_halos()
         self._sizes_and_lifetimes()
         temporaries = self._temporaries()
@@ -92,7 +92,7 @@ class _Planner:
         arena_bytes = place(placed)
         self._set_bases(buffers)
         views = {name: self._view(name) for name in self.offsets_and_roots()}
-        plans = {
+        within = {
             step: tuple(
                 View(type, PLAIN, dense_strides(type.shape), self.bases[buffer.root])
                 for buffer, type in group
@@ -100,9 +100,9 @@ class _Planner:
             for step, group in temporaries.items()
         }
         buffer_of = {name: self.shared.buffers[self.shared.root(name)[0]] for name in views}
-        return MemoryPlan(
+        return Placement(
             views,
-            plans,
+            within,
             tuple(buffers),
             buffer_of,
             arena_bytes,

@@ -13,7 +13,7 @@ from typing import Any
 
 from cenote.compiler.barriers import Origin, StepKind
 from cenote.compiler.html import plan_html
-from cenote.compiler.memory import MemoryPlan, temporary_name
+from cenote.compiler.memory import Placement, temporary_name
 from cenote.compiler.schedule import BY_COST, Schedule
 from cenote.core.sizes import plain
 from cenote.core.types import short_name
@@ -197,7 +197,7 @@ def _fields_of(kind: type) -> tuple[str, ...] | None:
 
 def describe_plan(
     schedule: Schedule,
-    memory: MemoryPlan,
+    memory: Placement,
     program: Program,
     origins: Sequence[Origin],
     between: Sequence[Node] = (),
@@ -272,7 +272,7 @@ def _of_kernel(step: KernelStep, origin: Origin, option: Lowering | None) -> dic
     }
 
 
-def _blocks(graph: Graph, memory: MemoryPlan, origins: Sequence[Origin]) -> Iterator[BlockDescription]:
+def _blocks(graph: Graph, memory: Placement, origins: Sequence[Origin]) -> Iterator[BlockDescription]:
     """Describe the buffers of the arena, with the steps of the nodes that touch them."""
     steps: dict[int, tuple[int, int]] = {}  # first and last of each node
     for number, origin in enumerate(origins):

@@ -42,7 +42,7 @@ Estimates = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True)
 class Schedule:
-    """Graph with a lowering per node (None: a host step). Layouts give lanes; halos come with the memory plan.
+    """Graph with a lowering per node (None: a host step). Layouts give lanes; halos come with the placement.
 
     Per node, where there was a choice: `reasons` why this lowering, `rivals` the other algorithms with their
     estimates.

@@ -105,7 +105,7 @@ class Lowering:
     Kernels note input content that is not acceptable (an index out of range) in the last of the temporaries and
     never follow it; `check` then looks at that, after the calls, and raises the error.
 
-    `alias`: nothing is computed, the memory plan does it all. `by_size`: whether it is the best depends on how large
+    `alias`: nothing is computed, the placement does it all. `by_size`: whether it is the best depends on how large
     its inputs are, more than on anything else. `layout_sensitive`: it works on the memory of its callers, but one in
     another layout may be so much quicker that the changes of layout pay; where that is not known, estimates of one
     layout are compared with each other only.
@@ -216,7 +216,7 @@ class Op(Exact):
 
     `name` is what graphs print, unique among operators. `from_onnx` maps an ONNX operator name, with its domain
     before it when it is not the standard one ("ai.onnx.ml.Binarizer"), to a decoder. `view` says that the output is
-    the first input's elements in the same order under another shape (Reshape): the memory plan then lets both share
+    the first input's elements in the same order under another shape (Reshape): the placement then lets both share
     memory and nothing is computed. `pure` is False when equal inputs may give other outputs (RandomNormal): such a
     node is neither folded nor merged with an equal one. `apart` says that it runs on the host between the stages of a
     model, because its values are no tensors (a sequence) or it runs nodes of its own (a loop). `selects` says that the

@@ -34,7 +34,7 @@ class Reorder(Op):
     channels first or last, axis i of the output is axis `order[i]` of x besides.
 
     Plain to channel-blocked and back is for (N, C, *spatial) with 1 to 3 spatial axes. Which lowering is
-    meant shows in the layouts; a halo of the blocked side is left as it is (the memory plan owns it).
+    meant shows in the layouts; a halo of the blocked side is left as it is (the placement owns it).
     """
 
     order: tuple[int, ...] | None = None

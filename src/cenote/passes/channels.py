@@ -1,6 +1,6 @@
 """Composition of operators that only move channels: unaligned Concat and Split along channels, and channel shuffles.
 
-In the blocked layout an aligned concat or split costs nothing (the memory plan lets pieces lie in the whole), but one
+In the blocked layout an aligned concat or split costs nothing (the placement lets pieces lie in the whole), but one
 at a channel that is no multiple of the lanes, or a shuffle, would force every tensor around it into the plain layout
 and back. A chain of such movements is one selection of channels: each value that an ordinary operator reads becomes a
 single ChannelGather from the tensors that ordinary operators made. In ShuffleNet that also drops the copies of the

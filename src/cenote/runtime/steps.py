@@ -20,7 +20,7 @@ class SlotKind(StrEnum):
     CONSTANT = "constant"
     # While a template is made: a table that is computed for each size, and becomes a constant of the program.
     TABLE = "table"
-    # While sizes are open: a buffer of the memory plan, by its number, wherever in the arena it will lie.
+    # While sizes are open: a buffer of the placement, by its number, wherever in the arena it will lie.
     BUFFER = "buffer"
     # While a node is compiled: an operand of it, by its number, wherever it will lie.
     OPERAND = "operand"

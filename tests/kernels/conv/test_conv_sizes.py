@@ -11,7 +11,7 @@ from cenote.core.types import TensorType
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.conv.direct import ConvDirectSpec, cut, widest
 from cenote.kernels.conv.winograd import WinogradSpec
-from cenote.kernels.conv.winograd_plan import WinogradPlan
+from cenote.kernels.conv.winograd_calls import WinogradTiling
 from cenote.kernels.conv.winograd_products import widths
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.conv.conv import Conv
@@ -80,7 +80,7 @@ def test_tiles_cover_pixels_exactly_with_the_fewest_tiles() -> None:
 def test_memory_of_a_block_has_room_for_the_shortest_run(target: str) -> None:
     """One tile by few filters: its run is longer, and ends within V and M."""
     shape = Conv(pads=ONE).shape(*(TensorType.of(np.float32, s) for s in ((1, 16, 3, 3), (16, 16, 3, 3))))
-    plan = WinogradPlan(shape, 4, 4, TARGETS[target])
+    plan = WinogradTiling(shape, 4, 4, TARGETS[target])
     assert plan.tiles == 1
     shortest = widths(plan.group_blocks, plan.target.registers)[0]
     numbers = plan.numbers("fused")

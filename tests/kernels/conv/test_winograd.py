@@ -11,7 +11,7 @@ from cenote.codegen import jit
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.trace import Trace
 from cenote.core.types import Array, Layout, TensorType
-from cenote.kernels.conv.winograd_plan import WinogradPlan
+from cenote.kernels.conv.winograd_calls import WinogradTiling
 from cenote.kernels.conv.winograd_transforms import filtering, shortened, transform_weights
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering
@@ -230,7 +230,7 @@ def test_groups_that_share_an_input_are_several_and_ragged() -> None:
     """The case of RAGGED with many filters: pieces of two groups, the last of one."""
     shape = Conv(pads=ONE).shape(*(TensorType.of(np.float32, s) for s in ((1, 16, 5, 6), (560, 16, 3, 3))))
     target = dataclasses.replace(TARGET, vector_bytes=32, registers=16)
-    product = WinogradPlan(shape, 4, 4, target).numbers("product")
+    product = WinogradTiling(shape, 4, 4, target).numbers("product")
     assert (product["bundle"], product["groups"] % product["group_share"]) == (2, 1)
 
 
@@ -238,11 +238,11 @@ def test_groups_that_share_an_input_are_several_and_ragged() -> None:
 def test_blocks_follow_the_size(filters: int) -> None:
     """The number of tiles in a block was that of the size that a plan was made with."""
 
-    def plan(n: int, h: int, w: int) -> WinogradPlan:
+    def plan(n: int, h: int, w: int) -> WinogradTiling:
         shape = Conv(pads=ONE).shape(
             TensorType(np.dtype(np.float32), (n, 64, h, w)), TensorType.of(np.float32, (filters, 64, 3, 3))
         )
-        return WinogradPlan(shape, 4, 4, TARGET)
+        return WinogradTiling(shape, 4, 4, TARGET)
 
     trace = Trace()
     sized = plan(*(trace.dimension(extent) for extent in (1, 12, 12)))

@@ -14,7 +14,7 @@ from cenote.functional import dispatch
 from cenote.kernels.pool.problem import Memory, PoolProblem
 from cenote.kernels.pool.van_herk import PoolVanHerk
 from cenote.ops.pool import algorithms
-from cenote.ops.pool.algorithms import planned
+from cenote.ops.pool.algorithms import offered
 from tests.kernels.pool_oracle import geometry, pooled, run_pool
 
 GUARD = 64  # elements on each side of an output that nothing may touch
@@ -152,6 +152,6 @@ def test_the_plan_of_a_large_image_writes_past_the_caches(monkeypatch: pytest.Mo
         g = geometry(size, (1, 9, 9), pads=((0, 0), (4, 4), (4, 4)))
         strides = (side * side, side * side, side * side, size[2])
         problem = PoolProblem("max", np.dtype(np.float32), g, Memory(1, 1, strides, strides))
-        spec = planned("van_herk", problem, target).build(None, None).spec
+        spec = offered("van_herk", problem, target).build(None, None).spec
         assert isinstance(spec, PoolVanHerk)
         assert spec.past_caches is large

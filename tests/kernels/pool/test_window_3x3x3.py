@@ -44,7 +44,7 @@ def test_the_plan_uses_the_kernel() -> None:
     g = geometry((4, 9, 40), WINDOW, pads=((1, 1),) * 3)
     memory = Memory(1, 1, (1440, 1440, 360, 40), (1440, 1440, 360, 40))
     problem = PoolProblem("sum", np.dtype(np.float32), g, memory)
-    plan = window_3x3x3.plan(problem, HOST)
+    plan = window_3x3x3.offer(problem, HOST)
     assert plan is not None
     assert isinstance(plan.build(None, None).spec, PoolWindow3x3x3)
 

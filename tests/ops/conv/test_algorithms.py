@@ -28,7 +28,7 @@ def algorithm_of(lowering: Lowering) -> str:
 
 def test_names_are_unique() -> None:
     assert len(EVERY) == sum(map(len, PROBLEMS.values()))
-    assert len({each.plan for each in EVERY.values()}) == len(EVERY)
+    assert len({each.offer for each in EVERY.values()}) == len(EVERY)
 
 
 def test_the_contract_suite_runs_every_algorithm() -> None:

@@ -32,7 +32,7 @@ def test_an_algorithm_is_a_file_of_its_name_with_rates_of_its_own() -> None:
     names = [algorithm.name for algorithm in EVERY]
     assert len(set(names)) == len(names)
     for algorithm in EVERY:
-        assert algorithm.plan is importlib.import_module(f"cenote.kernels.pool.{algorithm.name}").plan
+        assert algorithm.offer is importlib.import_module(f"cenote.kernels.pool.{algorithm.name}").offer
     assert set(names) == set(POOL_RATES)
 
 
@@ -69,7 +69,7 @@ def test_candidates_come_by_their_estimates() -> None:
 
 def test_words_are_passed_by_name_and_checked() -> None:
     """A word too few or too many is an error where the call is made, not a kernel that reads the wrong number."""
-    call = separable.plan(problem(), jit.host_target())
+    call = separable.offer(problem(), jit.host_target())
     assert call is not None
     made = call.build(None, None)
     assert isinstance(made.spec, PoolSpec)

@@ -1,1 +1,1 @@
-"""Kernels of convolutions and matrix products, and the plans that launch them."""
+"""Kernels of convolutions and matrix products, and the calls that launch them."""

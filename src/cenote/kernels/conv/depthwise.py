@@ -16,7 +16,7 @@ With groups of several channels the inner loops are
               acc[pixel] += x[lanes of the channel] * weights[channel]
 
 where x[lanes of the channel] gives every lane of a group that channel: one shuffle within the vector. Every
-multiply-add counts; with groups joined until they fill a vector (`direct_plan.merge_groups`) half or more are by zero.
+multiply-add counts; with groups joined until they fill a vector (`direct_calls.merge_groups`) half or more are by zero.
 
 Windows of more terms than a block of `partial_sums.py` has are added in such blocks, of whole rows, and these in one
 chain: 63x63 terms of 0.1 are 1.7e-5 off in a single chain, 2.5e-6 in blocks, 9e-7 in the shorter ones of "exact".

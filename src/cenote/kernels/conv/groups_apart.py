@@ -1,7 +1,7 @@
 """Grouped convolutions whose groups do not fill whole vectors, group by group: each group's channels get blocks of
 their own in scratch memory, the last block perhaps ragged.
 
-Joined with zeros between them until they fill vectors (`direct_plan.merge_groups`), four groups of 484 channels take
+Joined with zeros between them until they fill vectors (`direct_calls.merge_groups`), four groups of 484 channels take
 four times the multiply-adds: 0.82 ms for 1x1 to 128 filters each at 7x7, against 0.22 ms apart. Joined, an infinity
 or NaN of one group times the zeros of its neighbours is NaN; apart, no group reads another.
 """
@@ -17,7 +17,7 @@ from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Layout, TensorType
 from cenote.kernels.base import Call, View, buffer_elements, dense_strides, halo_offset
-from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls
+from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
 from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
 
 

@@ -17,7 +17,7 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.base import Call, View
-from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls
+from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
 from cenote.kernels.layout.reorder import deep_strides
 
 

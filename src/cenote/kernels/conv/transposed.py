@@ -2,7 +2,7 @@
 
 Along an axis with stride s and dilation d, output p gets x[i] * w[k] where p + pad = i * s + k * d. For p = phase + s *
 q the k that divide evenly are regular, so each phase is a convolution of stride 1 whose output is written every s
-pixels. Groups are never joined (`direct_plan.merge_groups`): those within a vector take the depthwise kernel, others
+pixels. Groups are never joined (`direct_calls.merge_groups`): those within a vector take the depthwise kernel, others
 that do not fill whole vectors get blocks of their own (`groups_apart`).
 """
 
@@ -22,7 +22,7 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, View
 from cenote.kernels.conv.depthwise import depthwise_calls
-from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls
+from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
 from cenote.kernels.conv.groups_apart import inputs_apart, into_blocks, out_of_blocks, outputs_apart
 from cenote.kernels.elementwise.activations import Activation
 

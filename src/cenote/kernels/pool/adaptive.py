@@ -120,10 +120,10 @@ class PoolAdaptive(PoolSpec):
         return total.value
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the offer ------------------------------------------------------------------------------------------------------
 
 
-def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan any ranges."""
     bounds, geometry, step = problem.bounds, problem.geometry, problem.memory.step
     assert bounds is not None

@@ -137,13 +137,13 @@ class _RowGroup:
                 (y + k.number("y_h") * run).store((self.staged + at).load(run * out, lanes), at)
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the offer ------------------------------------------------------------------------------------------------------
 
 FEWEST_ROWS = 3  # of the output: below, most lanes would be idle
 FEWEST_LANES = 4
 
 
-def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan ranges in one plane, plain, of up to MOST_TAPS rows and columns in all."""
     bounds, geometry, lanes = problem.bounds, problem.geometry, problem.widest(target)
     assert bounds is not None

@@ -204,7 +204,7 @@ class _RowSearch:
         k.pointer("indices").store(wide, at + self.shift)
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the offer ------------------------------------------------------------------------------------------------------
 
 
 def index_strip(problem: PoolProblem, target: Target) -> int:
@@ -215,7 +215,7 @@ def index_strip(problem: PoolProblem, target: Target) -> int:
     return strip_in_l1(problem, target)
 
 
-def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan any windows, with indices."""
     geometry = problem.geometry
     cut = Partition.of(geometry, index_strip(problem, target), default_band(problem, target))

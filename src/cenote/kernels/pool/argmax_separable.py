@@ -148,10 +148,10 @@ class _Down(Search):
         k.pointer("indices").store(wide, target + at + self.shift)
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the offer ------------------------------------------------------------------------------------------------------
 
 
-def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan undilated windows in one plane, with indices."""
     geometry, memory = problem.geometry, problem.memory
     if not geometry.is_flat or geometry.dilation[1:] != (1, 1):

@@ -140,10 +140,10 @@ class PoolCompensated(PoolSpec):
             yield column * self.stride + tap * self.dilation
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the offer ------------------------------------------------------------------------------------------------------
 
 
-def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan any windows and ranges."""
     return _windows(problem, target) if problem.bounds is None else _ranges(problem, target)
 

@@ -92,10 +92,10 @@ def once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value | 
             yield length - lanes, ~k.tail_mask(whole - length + lanes, lanes)
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the offer ------------------------------------------------------------------------------------------------------
 
 
-def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan any windows."""
     geometry = problem.geometry
     cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(problem, target))

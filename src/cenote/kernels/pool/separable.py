@@ -217,10 +217,10 @@ class PoolSeparable(PoolSpec):
         return horizontal.FIRST_ROW + horizontal.scratch_rows(self)
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the offer ------------------------------------------------------------------------------------------------------
 
 
-def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan windows of up to MOST_ROWS rows (planes times rows)."""
     geometry, memory = problem.geometry, problem.memory
     planes, rows = geometry.window[:2]

@@ -148,14 +148,14 @@ class _SmallMap:
         return combine_all(self.k, self.spec.reduction, taps, self.exact)
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the offer ------------------------------------------------------------------------------------------------------
 
 NARROWEST = 3  # narrower windows are no faster plane by plane
 WIDEST = 64
 LONGEST_ROW = 40  # longer rows keep vectors busy row by row; with windows below 5, rows half as long
 
 
-def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan undilated windows in one plane whose rows lie side by side, if its scratch fits the level 2 cache."""
     if is_size(problem.nbytes):
         return None  # the machine code depends on sizes

@@ -258,14 +258,14 @@ class _StrideTwo(_Rows):
         return odds
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the offer ------------------------------------------------------------------------------------------------------
 
 # Output columns: windows of 2, 4 or 5 columns pay in no longer rows (2x2 on 224x224: 1.8 times `separable`).
 SHORT_ROW = 32
 FEWEST_LANES = 4  # shuffles at the ends of rows need as many as two columns
 
 
-def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan small undilated windows in one plane, plain: 2 to 5 columns with stride 1, or 3 with stride 2."""
     if is_size(problem.nbytes):
         return None  # the machine code depends on sizes

@@ -280,14 +280,14 @@ class _Run:
         return sources
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the offer ------------------------------------------------------------------------------------------------------
 
 FEWEST_ROWS = 8  # with fewer, going row by row costs no more
 MOST_PLANES = 8  # windows of more planes are not unrolled
 RUNS = ((16, 8), (8, 3))  # runs of blocks over all planes that are aimed at, and the fewest blocks of each
 
 
-def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan overlapping, undilated windows of two rows or more."""
     if is_size(problem.nbytes):
         return None  # the machine code depends on sizes

@@ -253,7 +253,7 @@ class GlobalChannels(GlobalSpec):
             variable.value = combine(k, self.reduction, variable.value, self.value(place, index * self.lanes))
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the call -------------------------------------------------------------------------------------------------------
 
 PIECE = 32 << 10  # elements of a piece of a large plane: a few microseconds of work
 FEW_PLANES = 32  # with more planes than this, planes alone keep all threads busy

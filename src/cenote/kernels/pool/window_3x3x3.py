@@ -296,14 +296,14 @@ class _InputPlane:
         return choose(k, inside, self.start + row * n("x_h"), self.band.blank)
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the offer ------------------------------------------------------------------------------------------------------
 
 BAND_ROWS = 14  # of a band: 28 rows of 112 take a tenth longer, 8 no less
 BAND_COLUMNS = BAND_ROWS * 112
 WIDEST_VECTOR = 32  # bytes: AVX2 (Zen 3) takes a third less than `separable`, AVX-512 1.3 to 2 times as long
 
 
-def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan windows of 3 x 3 x 3, one apart, plain."""
     if is_size(problem.nbytes):
         return None  # the machine code depends on sizes

@@ -1,1 +1,1 @@
-"""Matrix products: a tile of registers, packing of both operands, and the plans that join them."""
+"""Matrix products: a tile of registers, packing of both operands, and the calls that join them."""

@@ -1,6 +1,6 @@
 """The algorithms of convolutions, in the order in which they are tried when estimates are equal.
 
-A new algorithm is a file with a plan and a line here: docs/add_a_convolution_algorithm.md adds one. A plan gives
+A new algorithm is a file with `offer(problem)` and a line here: docs/add_a_convolution_algorithm.md adds one. It gives
 nothing where the algorithm does not serve the problem, else a lowering (Winograd's one for each size of tiles):
 layouts, estimated seconds and what makes the calls.
 """
@@ -17,7 +17,7 @@ from cenote.ops.conv import columns, depthwise, direct, phases, winograd
 from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.conv.run_time_weights import run_time_weight_lowerings
 
-Planner = Callable[[ConvProblem], Iterator[Lowering]]
+Offer = Callable[[ConvProblem], Iterator[Lowering]]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ConvolutionAlgorithm:
     t taps."""
 
     name: str
-    plan: Planner
+    offer: Offer
     wins: str
     cost: str
 
@@ -76,8 +76,8 @@ CONSTANT = (
 )  # fmt: skip
 
 # All that is asked for groups of a few channels within vectors, and for a convolution with a pool folded in.
-WITHIN = tuple(each for each in CONSTANT if each.plan in (depthwise.depthwise, depthwise.grouped))
-POOLED = tuple(each for each in CONSTANT if each.plan is winograd.winograd)
+WITHIN = tuple(each for each in CONSTANT if each.offer in (depthwise.depthwise, depthwise.grouped))
+POOLED = tuple(each for each in CONSTANT if each.offer is winograd.winograd)
 
 AT_RUN_TIME = (
     ConvolutionAlgorithm(
@@ -118,7 +118,7 @@ def convolution_lowerings(problem: ConvProblem) -> Iterator[Lowering]:
         yield from _of_constants(problem)
     elif not problem.fused.pool:
         for each in AT_RUN_TIME:
-            yield from each.plan(problem)
+            yield from each.offer(problem)
         yield from run_time_weight_lowerings(problem, 3, _of_constants)
 
 
@@ -127,7 +127,7 @@ def _of_constants(problem: ConvProblem) -> Iterator[Lowering]:
     if known is not None:
         known = known.without_outer_taps()
         for each in algorithms_for(known):
-            yield from each.plan(known)
+            yield from each.offer(known)
 
 
 def transposed_lowerings(problem: ConvProblem) -> Iterator[Lowering]:
@@ -143,4 +143,4 @@ def _transposed_constants(problem: ConvProblem) -> Iterator[Lowering]:
     known = problem.known()
     if known is not None:
         for each in TRANSPOSED:
-            yield from each.plan(known)
+            yield from each.offer(known)

@@ -9,7 +9,7 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import plain as plain_size
 from cenote.core.types import FLOAT32, PLAIN, Layout, TensorType
 from cenote.kernels.base import Call, View, present
-from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls
+from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
 from cenote.kernels.conv.groups_apart import apart_calls, inputs_apart, outputs_apart
 from cenote.kernels.conv.regions import region_calls, share_of_taps, taps_read
 from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds, weight_seconds

@@ -12,7 +12,7 @@ from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.depthwise import QUICKEST_GROUP, suits
-from cenote.kernels.conv.direct_plan import DirectProblem, joined_groups, merge_groups
+from cenote.kernels.conv.direct_calls import DirectProblem, joined_groups, merge_groups
 from cenote.kernels.partial_sums import summation_tolerance
 from cenote.ops.base import Lowering, Types
 from cenote.ops.epilogue import Epilogue

@@ -9,7 +9,7 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import is_size
 from cenote.core.types import FLOAT32, PLAIN, TensorType
 from cenote.kernels.base import Call, View, present
-from cenote.kernels.conv.direct_plan import joined_groups
+from cenote.kernels.conv.direct_calls import joined_groups
 from cenote.kernels.conv.numbered_weights import MOST, numbered, unpacked_calls
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem

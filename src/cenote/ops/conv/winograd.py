@@ -9,7 +9,7 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import plain
 from cenote.core.types import FLOAT32, Layout, TensorType
 from cenote.kernels.base import present
-from cenote.kernels.conv.winograd_plan import WinogradPlan
+from cenote.kernels.conv.winograd_calls import WinogradTiling
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
 
@@ -61,7 +61,7 @@ def winograd(problem: ConvProblem) -> Iterator[Lowering]:
     size = _flat_shape(problem.shape.deep())
     for tall, wide in tiles:
         if plain(size.out[0]) >= tall and plain(size.out[1]) >= wide:
-            yield _in_tiles(problem, WinogradPlan(size, tall, wide, problem.target, pool))
+            yield _in_tiles(problem, WinogradTiling(size, tall, wide, problem.target, pool))
 
 
 def _flat_shape(deep: ConvShape) -> ConvShape:
@@ -70,17 +70,17 @@ def _flat_shape(deep: ConvShape) -> ConvShape:
     return dataclasses.replace(deep, **{name: getattr(deep, name)[1:] for name in axes})
 
 
-def _in_tiles(problem: ConvProblem, plan: WinogradPlan) -> Lowering:
+def _in_tiles(problem: ConvProblem, tiling: WinogradTiling) -> Lowering:
     weights, bias, activation = present(problem.weights)[:, :, 0], problem.bias, problem.fused.activation
-    room, tall, wide = plan.temporary_elements, plan.mv, plan.mh
+    room, tall, wide = tiling.temporary_elements, tiling.mv, tiling.mh
     name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
     # Rounding errors are two to three times those of a plain sum (tests/kernels/conv/test_winograd.py measures them).
     return problem.lowering(
-        name + "_pool" * plan.pool,
-        Layout(plan.lanes, problem.shape.halo),
-        plan.seconds(),
-        lambda x, y, residual, between=None: plan.calls(
-            plan.pack(weights), bias, activation, x, y, residual, between
+        name + "_pool" * tiling.pool,
+        Layout(tiling.lanes, problem.shape.halo),
+        tiling.seconds(),
+        lambda x, y, residual, between=None: tiling.calls(
+            tiling.pack(weights), bias, activation, x, y, residual, between
         ),
         temporaries=(TensorType(FLOAT32, (room,)),) if room else (),
         rounding=4,

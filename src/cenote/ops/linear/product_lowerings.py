@@ -18,7 +18,7 @@ from cenote.kernels.conv.gemv import gemv_call
 from cenote.kernels.cost_model import peak_seconds, stream_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import summation_tolerance
-from cenote.kernels.product.plan import Matrix, Product
+from cenote.kernels.product.calls import Matrix, Product
 from cenote.kernels.strided_axes import joined_axes, position_count
 from cenote.ops.base import Lowering
 

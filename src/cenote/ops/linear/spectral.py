@@ -151,7 +151,7 @@ class DFT(Op):
     operands = ("x", "length?", "axis?")
     from_onnx = {"DFT": _decode_dft}
 
-    def plan(self, x: TensorType, length: TensorType | None, axis: TensorType | None) -> tuple[int, int]:
+    def extents(self, x: TensorType, length: TensorType | None, axis: TensorType | None) -> tuple[int, int]:
         """The axis and the length of the transform."""
         if require_kind(self.name, x, "f", "x").rank < 2 or x.shape[-1] not in (1, 2):
             raise ShapeError(f"dft: {x} must end in an axis of 1 (real) or 2 (complex)")
@@ -170,14 +170,14 @@ class DFT(Op):
         return along, count
 
     def types(self, x: TensorType, length: TensorType | None, axis: TensorType | None) -> Types:
-        along, count = self.plan(x, length, axis)
+        along, count = self.extents(x, length, axis)
         back = self.inverse and self.onesided
         extent = count // 2 + 1 if self.onesided and not back else count
         return (TensorType(x.dtype, (*x.shape[:along], extent, *x.shape[along + 1 : -1], 1 if back else 2)),)
 
     def compute(self, x: Array, length: Array | None, axis: Array | None) -> Arrays:
         kinds = [None if value is None else TensorType.known(value) for value in (length, axis)]
-        along, count = self.plan(TensorType.known(x), *kinds)
+        along, count = self.extents(TensorType.known(x), *kinds)
         values = wide(x)
         signal = values[..., 0] + 1j * values[..., 1] if x.shape[-1] == 2 else values[..., 0]
         if self.onesided and self.inverse:
@@ -221,7 +221,7 @@ class STFT(Op):
     operands = ("signal", "step", "window?", "frame_length?")
     from_onnx = {"STFT": lambda node: read(STFT, node, "onesided")}
 
-    def plan(
+    def extents(
         self, signal: TensorType, step: TensorType, window: TensorType | None, length: TensorType | None
     ) -> tuple[int, int, int]:
         """Step, frame length and number of frames."""
@@ -242,13 +242,13 @@ class STFT(Op):
         self, signal: TensorType, step: TensorType, window: TensorType | None, length: TensorType | None
     ) -> Types:
         require_same_dtype(self.name, signal, window)
-        _, frame, frames = self.plan(signal, step, window, length)
+        _, frame, frames = self.extents(signal, step, window, length)
         bins = frame // 2 + 1 if self.onesided else frame
         return (TensorType(signal.dtype, (signal.shape[0], frames, bins, 2)),)
 
     def compute(self, signal: Array, step: Array, window: Array | None, length: Array | None) -> Arrays:
         kinds = [None if value is None else TensorType.known(value) for value in (window, length)]
-        stride, frame, frames = self.plan(TensorType.known(signal), TensorType.known(step), *kinds)
+        stride, frame, frames = self.extents(TensorType.known(signal), TensorType.known(step), *kinds)
         values = wide(signal)
         samples = values[..., 0] + 1j * values[..., 1] if signal.shape[2] == 2 else values[..., 0]
         places = np.arange(frames)[:, None] * stride + np.arange(frame)

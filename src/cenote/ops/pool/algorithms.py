@@ -1,8 +1,8 @@
 """The pooling algorithms: one file of kernels/pool each, in the order in which they are tried when estimates are equal,
 and a lowering for each that serves a pool.
 
-A new algorithm is a file with `plan(problem, target) -> Candidate | None` and a line here:
-docs/add_a_pooling_algorithm.md adds one. A plan says None where the algorithm does not serve the problem, else its
+A new algorithm is a file with `offer(problem, target) -> Candidate | None` and a line here:
+docs/add_a_pooling_algorithm.md adds one. An offer is None where the algorithm does not serve the problem, else its
 estimated seconds and what builds the call.
 """
 
@@ -47,7 +47,7 @@ WIDEST_DILATED = 256  # dilated windows are unrolled along the row
 # Largest error of sums and means, relative to the largest output: of rounding to the type and of float32 sums.
 TOLERANCES = {"float64": 1e-13, "float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
 
-Planner = Callable[[PoolProblem, Target], Candidate | None]
+Offer = Callable[[PoolProblem, Target], Candidate | None]
 
 
 @dataclass(frozen=True)
@@ -56,39 +56,39 @@ class PoolingAlgorithm:
     `cost`: work per vector of outputs, for windows of r rows by k columns."""
 
     name: str
-    plan: Planner
+    offer: Offer
     wins: str
     cost: str
 
 
 WINDOWS = (
     PoolingAlgorithm(
-        "small_window", small_window.plan,
+        "small_window", small_window.offer,
         "3 columns (in rows of at most 32 outputs 2 to 5), up to 5 rows, plain, one plane: all in registers",
         "r k / 4 loads and as many steps; no scratch memory",
     ),
     PoolingAlgorithm(
-        "window_3x3x3", window_3x3x3.plan,
+        "window_3x3x3", window_3x3x3.offer,
         "3x3x3 in volumes, one apart, plain, vectors of at most 32 bytes: what planes share is kept",
         "3 loads and 5 steps for 27 elements",
     ),
     PoolingAlgorithm(
-        "small_map", small_map.plan,
+        "small_map", small_map.offer,
         "3 and more columns in rows of at most 20 elements (40 for 5 and more): loops over planes, not rows",
         "2 sqrt(r) + 2 sqrt(k) loads and steps",
     ),
     PoolingAlgorithm(
-        "van_herk", van_herk.plan,
+        "van_herk", van_herk.offer,
         "8 and more rows that overlap: the cost does not grow with them",
         "3 steps down, log2(k) across",
     ),
     PoolingAlgorithm(
-        "separable", separable.plan,
+        "separable", separable.offer,
         "up to 27 rows (of all planes): rows first, from memory, then columns; and windows that do not overlap",
         "r loads and steps down, k (log2(k) from 6 on) across",
     ),
     PoolingAlgorithm(
-        "generic", generic.plan,
+        "generic", generic.offer,
         "the rest: many rows that are dilated, far apart or of many planes",
         "r loads and steps down in a scratch row, k (log2(k) from 6 on) across",
     ),
@@ -97,13 +97,13 @@ WINDOWS = (
 ARGMAX = (
     PoolingAlgorithm(
         "argmax_separable",
-        argmax_separable.plan,
+        argmax_separable.offer,
         "undilated windows in one plane: the best of each row, then of those",
         "r + k comparisons (log2(k) from 7 on)",
     ),
     PoolingAlgorithm(
         "argmax_generic",
-        argmax_generic.plan,
+        argmax_generic.offer,
         "dilated windows, and those of volumes",
         "r k comparisons",
     ),
@@ -112,18 +112,18 @@ ARGMAX = (
 RANGES = (
     PoolingAlgorithm(
         "adaptive_small",
-        adaptive_small.plan,
+        adaptive_small.offer,
         "ranges of at most 96 rows and 96 columns in all, plain, one plane: in registers, columns in lanes",
         "each element once down, transposed, once across",
     ),
-    PoolingAlgorithm("adaptive", adaptive.plan, "all other ranges", "each element once down, once across"),
+    PoolingAlgorithm("adaptive", adaptive.offer, "all other ranges", "each element once down, once across"),
 )
 
 
 COMPENSATED = (
     PoolingAlgorithm(
         "compensated",
-        compensated.plan,
+        compensated.offer,
         "all of them",
         "7 operations per element down, 7 per column across",
     ),
@@ -153,17 +153,17 @@ def candidates(problem: PoolProblem, target: Target) -> dict[str, Candidate]:
     when there is nothing to compute: that is no work for a kernel."""
     if not problem.planes * problem.geometry.out[1] * problem.geometry.out[2] * problem.memory.step:
         return {}
-    plans = {each.name: each.plan(problem, target) for each in algorithms_for(problem)}
-    found = {name: candidate for name, candidate in plans.items() if candidate is not None}
+    offers = {each.name: each.offer(problem, target) for each in algorithms_for(problem)}
+    found = {name: candidate for name, candidate in offers.items() if candidate is not None}
     return dict(sorted(found.items(), key=lambda item: plain(item[1].seconds)))
 
 
-def planned(name: str, problem: PoolProblem, target: Target) -> Candidate:
+def offered(name: str, problem: PoolProblem, target: Target) -> Candidate:
     """The named algorithm's candidate. In memory that it does not serve (rows with a halo between them), the best that
     does."""
     for each in algorithms_for(problem):
         if each.name == name:
-            candidate = each.plan(problem, target)
+            candidate = each.offer(problem, target)
             if candidate is not None:
                 return candidate
     return next(iter(candidates(problem, target).values()))
@@ -227,7 +227,7 @@ def algorithm_lowerings(
     for name, candidate in candidates(problem(x_view, views), target).items():
 
         def call(x: View, *outputs: View, name: str = name) -> Call:
-            return planned(name, problem(x, outputs), target).build(x, *outputs)
+            return offered(name, problem(x, outputs), target).build(x, *outputs)
 
         yield Lowering.of_call(name, (layout,), (layout,) * len(results), call, candidate.seconds, error)
 

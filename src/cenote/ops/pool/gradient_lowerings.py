@@ -12,7 +12,7 @@ from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import PLACED_VALUE, stream_seconds
-from cenote.kernels.pool_gradient.average_backward_plan import (
+from cenote.kernels.pool_gradient.average_backward_calls import (
     AxisSpread,
     average_backward_call,
     scratch_bytes,

@@ -13,7 +13,7 @@ from cenote.kernels.cost_model import POWER
 from cenote.kernels.pool.common import SUM
 from cenote.kernels.pool.whole_map import Reduce
 from cenote.kernels.pool_gradient.average_backward import ABOVE, BY_POWER, BY_SIGN, BY_X
-from cenote.kernels.pool_gradient.average_backward_plan import (
+from cenote.kernels.pool_gradient.average_backward_calls import (
     AxisSpread,
     average_backward_call,
     scratch_bytes,

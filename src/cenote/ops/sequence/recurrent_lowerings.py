@@ -16,7 +16,7 @@ from cenote.core.types import FLOAT32, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Argument, Call, View, constant_of, present
 from cenote.kernels.cost_model import LAUNCH, moved_seconds, peak_seconds
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.product.plan import Matrix, Product
+from cenote.kernels.product.calls import Matrix, Product
 from cenote.kernels.sequence.recurrent import (
     ROWS,
     STATE_NAMES,

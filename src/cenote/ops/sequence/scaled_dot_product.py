@@ -14,7 +14,7 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import peak_seconds, stream_seconds
-from cenote.kernels.product.attention_plan import AttentionProblem
+from cenote.kernels.product.attention_calls import AttentionProblem
 from cenote.kernels.strided_axes import joined_axes, position_count
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import BOOL, broadcast_shapes, require_float, require_same_dtype

@@ -1,4 +1,4 @@
-"""Plan of the call that spreads a pool's gradient: the windows that reach each row, and their weights."""
+"""Call that spreads a pool's gradient: the windows that reach each row, and their weights."""
 
 from __future__ import annotations
 

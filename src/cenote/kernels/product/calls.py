@@ -1,4 +1,4 @@
-"""Plan of a product, from its sizes and views to calls: the kernel, and how bands and groups share the work."""
+"""Calls of a product, from its sizes and views: the kernel, and how bands and groups share the work."""
 
 from __future__ import annotations
 

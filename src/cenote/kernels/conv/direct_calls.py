@@ -1,4 +1,4 @@
-"""Plan of a direct convolution, from its sizes and views to kernel calls: packed weights, tap table, tiles, bands."""
+"""Calls of a direct convolution, from its sizes and views: packed weights, tap table, tiles, bands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan of attention, from its sizes and views to calls: K and V in place or copied, then groups of queries."""
+"""Calls of attention, from its sizes and views: K and V in place or copied, then groups of queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan of a Winograd convolution, from its sizes to kernel calls: transformed weights, blocks of tiles, scratch."""
+"""Calls of a Winograd convolution, from its sizes: transformed weights, blocks of tiles, scratch."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SKEW = 16  # floats between products, so that their streams do not meet in the s
 
 
 @dataclass(frozen=True)
-class WinogradPlan:
-    """Cut of one layer; it depends on sizes only. `shape` has one or two spatial axes given as height and width.
+class WinogradTiling:
+    """Tiling of one layer; it depends on sizes only. `shape` has one or two spatial axes given as height and width.
 
     With `pool` the calls write the 2x2 maxima, two apart; shape.out, mv and mh are even then.
     """
