@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cenote.core.types import TensorType
 from cenote.frontends.builder import GraphBuilder
-from cenote.frontends.channels_last import ChannelsLast
+from cenote.frontends.channels_last import ChannelsLast, SlidingWindow
 from cenote.graph.graph import Graph
 from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify
@@ -39,9 +39,7 @@ def test_any_convolution(data: st.DataObject) -> None:
     x = builder.input("x", np.dtype(np.float32), shape)
     kernel = builder.constant(RNG.standard_normal((*window, channels, 5)).astype(np.float32))
     bias = builder.constant(RNG.standard_normal(5).astype(np.float32))
-    y = ChannelsLast(builder).conv(
-        x, kernel, bias, rank=spatial + 2, strides=strides, padding=padding, pads=pads, dilations=dilations
-    )
+    y = ChannelsLast(builder).conv(x, kernel, bias, SlidingWindow(strides, padding, pads, dilations))
     graph = typed(builder, y, shape)
     moved = verify(read_channels_last(graph))
     assert len(moved.nodes) == len(graph.nodes) + 2
@@ -59,7 +57,8 @@ def test_others_stay(channels: int, more: dict[str, Any]) -> None:
     builder = GraphBuilder()
     x = builder.input("x", np.dtype(np.float32), (1, 8, 8, channels))
     kernel = builder.constant(np.ones((3, 3, channels // more.get("groups", 1), 4), np.float32))
-    y = ChannelsLast(builder).conv(x, kernel, "", rank=4, strides=(1, 1), padding="SAME", **more)
+    window = SlidingWindow((1, 1), "SAME", dilations=more.get("dilations", ()))
+    y = ChannelsLast(builder).conv(x, kernel, "", window, groups=more.get("groups", 1))
     graph = typed(builder, y, (1, 8, 8, channels))
     assert read_channels_last(graph) is graph
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cenote.core.types import TensorType
 from cenote.frontends.builder import GraphBuilder
-from cenote.frontends.channels_last import ChannelsLast
+from cenote.frontends.channels_last import ChannelsLast, SlidingWindow
 from cenote.graph.graph import Graph
 from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify
@@ -46,11 +46,11 @@ def _weights(*shape: int) -> Any:
 def layer(builder: GraphBuilder, kind: str, x: str) -> str:
     """A layer of channels last that keeps (N, 6, 5, 4)."""
     pictures = ChannelsLast(builder)
-    same: dict[str, Any] = {"rank": 4, "strides": (1, 1), "padding": "SAME"}
+    same = SlidingWindow((1, 1), "SAME")
     if kind == "conv":
-        return pictures.conv(x, builder.constant(_weights(3, 3, 4, 4)), builder.constant(_weights(4)), **same)
+        return pictures.conv(x, builder.constant(_weights(3, 3, 4, 4)), builder.constant(_weights(4)), same)
     if kind in ("pool", "average"):
-        return pictures.pool("MaxPool" if kind == "pool" else "AveragePool", x, window=(2, 3), **same)
+        return pictures.pool("MaxPool" if kind == "pool" else "AveragePool", x, (2, 3), same)
     if kind == "scale":
         return builder.add("Mul", x, builder.constant(_weights(4)))
     if kind == "mean":
@@ -74,7 +74,7 @@ def layer(builder: GraphBuilder, kind: str, x: str) -> str:
         )
     if kind == "normalize":
         numbers = [builder.constant(np.abs(_weights(4)) + 0.5) for _ in range(4)]
-        return pictures.normalize(x, *numbers, rank=4, epsilon=1e-3)
+        return pictures.on_first("BatchNormalization", x, 4, operands=numbers, epsilon=1e-3)
     if kind == "rows":
         rows = builder.add("Relu", builder.add("Reshape", x, builder.constant(np.array([0, 30, 4]))))
         return builder.add("Reshape", rows, builder.constant(np.array([2, 6, 5, -1])))
@@ -152,7 +152,7 @@ def test_joined_branches() -> None:
     x = layer(builder, "conv", builder.input("x", np.dtype(np.float32), SHAPE))
     joined = builder.add("Concat", layer(builder, "pool", x), layer(builder, "conv", x), axis=-1)
     kernel = builder.constant(_weights(1, 1, 8, 4))
-    y = ChannelsLast(builder).conv(joined, kernel, "", rank=4, strides=(1, 1), padding="VALID")
+    y = ChannelsLast(builder).conv(joined, kernel, "", SlidingWindow((1, 1), "VALID"))
     y = builder.add("Add", y, x)
     mean = builder.add("ReduceMean", y, builder.constant(np.array([1, 2])), keepdims=0)
     assert transposes(check(typed(builder, {"y": mean}))) == 1

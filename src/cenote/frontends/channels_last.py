@@ -8,12 +8,13 @@ amount of padding has its larger part at the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.builder import PRIVATE, GraphBuilder, reshaped, transposed
+from cenote.frontends.pieces import clipped
+from cenote.frontends.strided_slice import as_int64
 from cenote.ops.conv.conv import Conv
 
 Pads = Sequence[tuple[int, int]]
@@ -29,15 +30,56 @@ def channels_last(builder: GraphBuilder, value: str, rank: int, name: str = "") 
     return transposed(builder, value, (0, *range(2, rank), 1), name)
 
 
-def padding_attributes(padding: str, pads: Pads) -> dict[str, Any]:
-    """Return ONNX's attributes for SAME, VALID or EXPLICIT (begin, end) per spatial axis."""
-    if padding == "SAME":
-        return {"auto_pad": "SAME_UPPER"}
-    if padding == "VALID":
-        return {"auto_pad": "VALID"}
-    if padding == "EXPLICIT":
-        return {"pads": (*(begin for begin, _ in pads), *(end for _, end in pads))}
-    raise ModelError(f"padding '{padding}' is none of SAME, VALID, EXPLICIT")
+@dataclass(frozen=True)
+class SlidingWindow:
+    """The steps of a window over pictures: `padding` SAME, VALID or EXPLICIT (`pads`: begin and end per spatial axis).
+    Without `dilations` they are 1."""
+
+    strides: Sequence[int]
+    padding: str
+    pads: Pads = ()
+    dilations: Sequence[int] = ()
+
+    @property
+    def rank(self) -> int:
+        """The number of all axes of the pictures."""
+        return len(self.strides) + 2
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The dilation of each axis."""
+        return tuple(self.dilations) or (1,) * len(self.strides)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """ONNX's attributes of the padding."""
+        if self.padding in ("SAME", "VALID"):
+            return {"auto_pad": "SAME_UPPER" if self.padding == "SAME" else "VALID"}
+        if self.padding == "EXPLICIT":
+            return {"pads": (*(begin for begin, _ in self.pads), *(end for _, end in self.pads))}
+        raise ModelError(f"padding '{self.padding}' is none of SAME, VALID, EXPLICIT")
+
+    def dilated(self, block: Sequence[int], pads: Pads, crops: Pads) -> SlidingWindow:
+        """Return the window of a convolution between SpaceToBatchND, which pads, and BatchToSpaceND, which crops: the
+        one dilated by the block.
+
+        Each of the block's phases is convolved separately, so the result has the extents of the dilated convolution of
+        the padded input; cropping the result reduces the padding.
+        """
+        left = [(b - cb, e - ce) for (b, e), (cb, ce) in zip(pads, crops, strict=True)]
+        if min(min(pair) for pair in left) < 0:
+            raise UnsupportedError(
+                f"crops {[*map(list, crops)]} larger than the paddings {list(pads)} are not supported"
+            )
+        if self.padding != "VALID" or {*self.strides, *self.steps} != {1}:
+            raise UnsupportedError(
+                "the convolution after SpaceToBatchND must be VALID, with strides and dilations of 1"
+            )
+        # Axes of a row that is convolved as a picture of height 1.
+        added = 2 - len(block)
+        return replace(
+            self, padding="EXPLICIT", pads=[(0, 0)] * added + left, dilations=(1,) * added + tuple(block)
+        )
 
 
 class ChannelsLast:
@@ -57,188 +99,78 @@ class ChannelsLast:
         return name if self.first else f"{name}/channels_first"
 
     def conv(
-        self,
-        x: str,
-        kernel: str,
-        bias: str,
-        *,
-        rank: int,
-        strides: Sequence[int],
-        padding: str,
-        pads: Pads = (),
-        dilations: Sequence[int] = (),
-        groups: int = 1,
-        name: str = "",
+        self, x: str, kernel: str, bias: str, window: SlidingWindow, *, groups: int = 1, name: str = ""
     ) -> str:
-        """Add a convolution; `kernel` is (*window, C / groups, M), `bias` (M,) or "", `rank` counts all axes of x."""
-        spatial = rank - 2
-        weights = transposed(self.builder, kernel, (rank - 1, rank - 2, *range(spatial)))
-        return self.conv_of(
-            x,
-            weights,
-            bias,
-            rank=rank,
-            strides=strides,
-            padding=padding,
-            pads=pads,
-            dilations=dilations,
-            groups=groups,
-            name=name,
-        )
+        """Add a convolution; `kernel` is (*window, C / groups, M), `bias` (M,) or ""."""
+        rank = window.rank
+        weights = transposed(self.builder, kernel, (rank - 1, rank - 2, *range(rank - 2)))
+        return self.conv_of(x, weights, bias, window, groups=groups, name=name)
 
-    def depthwise(
-        self,
-        x: str,
-        kernel: str,
-        bias: str,
-        *,
-        strides: Sequence[int],
-        padding: str,
-        pads: Pads = (),
-        dilations: Sequence[int] = (),
-        rank: int = 4,
-        name: str = "",
-    ) -> str:
-        """Add a depthwise convolution; `kernel` is the constant (*window, C, multiplier), `rank` counts all axes of
-        x."""
-        content = self.builder.need(kernel, "the kernel of a depthwise convolution")
+    def depthwise(self, x: str, kernel: str, bias: str, window: SlidingWindow, *, name: str = "") -> str:
+        """Add a depthwise convolution; `kernel` is the constant (*window, C, multiplier)."""
+        content, rank = self.builder.need(kernel, "the kernel of a depthwise convolution"), window.rank
         if content.ndim != rank:
             raise ModelError(f"a depthwise kernel has {rank} axes, this one has shape {list(content.shape)}")
-        *window, channels, multiplier = content.shape
-        weights = reshaped(
-            self.builder,
-            transposed(self.builder, kernel, (rank - 2, rank - 1, *range(rank - 2))),
-            (channels * multiplier, 1, *window),
-        )
-        return self.conv_of(
-            x,
-            weights,
-            bias,
-            rank=rank,
-            strides=strides,
-            padding=padding,
-            pads=pads,
-            dilations=dilations,
-            groups=channels,
-            name=name,
-        )
+        *extents, channels, multiplier = content.shape
+        turned = transposed(self.builder, kernel, (rank - 2, rank - 1, *range(rank - 2)))
+        weights = reshaped(self.builder, turned, (channels * multiplier, 1, *extents))
+        return self.conv_of(x, weights, bias, window, groups=channels, name=name)
 
     def conv_of(
-        self,
-        x: str,
-        weights: str,
-        bias: str,
-        *,
-        rank: int,
-        strides: Sequence[int],
-        padding: str,
-        pads: Pads = (),
-        dilations: Sequence[int] = (),
-        groups: int = 1,
-        name: str = "",
+        self, x: str, weights: str, bias: str, window: SlidingWindow, *, groups: int = 1, name: str = ""
     ) -> str:
         """Add a convolution whose weights have ONNX's layout: (M, C / groups, *window). `groups` 0: taken from the
         shapes."""
-        auto_pad = padding_attributes(padding, pads).get("auto_pad", "NOTSET")
-        explicit = tuple(pads) if auto_pad == "NOTSET" else ()
-        op = Conv(tuple(strides), explicit, tuple(dilations) or (1,) * (rank - 2), groups, auto_pad)
-        (y,) = self.builder.add_op(op, (self._in(x, rank), weights, bias), (self._name(name),))
-        return self._out(y, rank, name)
+        auto_pad = window.attributes.get("auto_pad", "NOTSET")
+        explicit = tuple(window.pads) if auto_pad == "NOTSET" else ()
+        op = Conv(tuple(window.strides), explicit, window.steps, groups, auto_pad)
+        operands = self._in(x, window.rank), weights, bias
+        return self._out(self.builder.add_op(op, operands, (self._name(name),))[0], window.rank, name)
 
     def conv_transpose(
         self,
         x: str,
         kernel: str,
         bias: str,
-        *,
-        rank: int,
-        strides: Sequence[int],
-        padding: str,
+        window: SlidingWindow,
         sizes: Sequence[int] | None,
-        dilations: Sequence[int] = (),
-        output_padding: Sequence[int] = (),
+        *,
         name: str = "",
     ) -> str:
         """Add a transposed convolution; `kernel` is the constant (*window, M, C), `sizes` the spatial extents of the
         result (None: strides times those of x, plus the reach of the window beyond them if padding is VALID)."""
-        content = self.builder.need(kernel, "the kernel of a transposed convolution")
-        spatial = rank - 2
-        window = content.shape[:spatial]
-        weights = transposed(self.builder, kernel, (rank - 1, rank - 2, *range(spatial)))
-        attributes: dict[str, Any] = {
-            "strides": tuple(strides),
-            "dilations": tuple(dilations) or (1,) * spatial,
-        }
-        if padding == "SAME":
+        content, rank = self.builder.need(kernel, "the kernel of a transposed convolution"), window.rank
+        weights = transposed(self.builder, kernel, (rank - 1, rank - 2, *range(rank - 2)))
+        attributes: dict[str, Any] = {"strides": tuple(window.strides), "dilations": window.steps}
+        if window.padding == "SAME":
             attributes["auto_pad"] = "SAME_UPPER"
-        elif padding != "VALID":
-            raise UnsupportedError(f"a transposed convolution with padding {padding} is not supported")
+            if sizes is not None:
+                attributes["output_shape"] = tuple(sizes)
+        elif window.padding != "VALID":
+            raise UnsupportedError(f"a transposed convolution with padding {window.padding} is not supported")
         else:
-            reach = [(k - 1) * d + 1 for k, d in zip(window, attributes["dilations"], strict=True)]
-            if sizes is None:
-                extra = [max(0, s - k) for s, k in zip(strides, reach, strict=True)]
-            else:
-                # The rows that a convolution leaves over at the end.
-                extra = [(size - k) % s for size, s, k in zip(sizes, strides, reach, strict=True)]
-            attributes["output_padding"] = tuple(output_padding) or tuple(extra)
-        if sizes is not None and padding == "SAME":
-            attributes["output_shape"] = tuple(sizes)
+            extents = content.shape[: rank - 2]
+            reach = [(k - 1) * d + 1 for k, d in zip(extents, window.steps, strict=True)]
+            # The rows that a convolution leaves over at the end.
+            attributes["output_padding"] = tuple(
+                max(0, s - k) if size is None else (size - k) % s
+                for size, s, k in zip(sizes or (None,) * len(reach), window.strides, reach, strict=True)
+            )
         y = self.builder.add(
             "ConvTranspose", self._in(x, rank), weights, bias, name=self._name(name), **attributes
         )
         return self._out(y, rank, name)
 
-    def pool(
-        self,
-        op: str,
-        x: str,
-        *,
-        rank: int,
-        window: Sequence[int],
-        strides: Sequence[int],
-        padding: str,
-        pads: Pads = (),
-        name: str = "",
-    ) -> str:
+    def pool(self, op: str, x: str, size: Sequence[int], window: SlidingWindow, *, name: str = "") -> str:
         """Add a pool. `op`: "MaxPool" or "AveragePool" (which does not count padding)."""
-        y = self.builder.add(
-            op,
-            self._in(x, rank),
-            name=self._name(name),
-            kernel_shape=tuple(window),
-            strides=tuple(strides),
-            **padding_attributes(padding, pads),
-        )
-        return self._out(y, rank, name)
+        more = {"kernel_shape": tuple(size), "strides": tuple(window.strides), **window.attributes}
+        return self.on_first(op, x, window.rank, name, **more)
 
-    def on_first(self, op: str, x: str, rank: int, name: str = "", **attributes: Any) -> str:
-        """Add any operator with one input that needs channels first."""
-        y = self.builder.add(op, self._in(x, rank), name=self._name(name), **attributes)
-        return self._out(y, rank, name)
-
-    def normalize(
-        self,
-        x: str,
-        scale: str,
-        offset: str,
-        mean: str,
-        variance: str,
-        *,
-        rank: int,
-        epsilon: float,
-        name: str = "",
+    def on_first(
+        self, op: str, x: str, rank: int, name: str = "", operands: Sequence[str] = (), **attributes: Any
     ) -> str:
-        """Add a batch normalisation by given statistics."""
-        y = self.builder.add(
-            "BatchNormalization",
-            self._in(x, rank),
-            scale,
-            offset,
-            mean,
-            variance,
-            name=self._name(name),
-            epsilon=epsilon,
-        )
+        """Add any operator whose first input needs channels first, and `operands` of one axis behind it."""
+        y = self.builder.add(op, self._in(x, rank), *operands, name=self._name(name), **attributes)
         return self._out(y, rank, name)
 
     def resize(
@@ -270,15 +202,8 @@ class ChannelsLast:
         if mode == "cubic" and half_pixel and not align_corners:
             attributes |= {"cubic_coeff_a": -0.5, "exclude_outside": 1}
         axes = tuple(range(2, rank)) if self.first else tuple(range(1, rank - 1))
-        inputs: tuple[str, ...] = (x, "", scales)
-        if not scales:
-            sizes = self.builder.cast(sizes, np.dtype(np.int64)) if not self._is_int64(sizes) else sizes
-            inputs = (x, "", "", sizes)
+        inputs = (x, "", scales) if scales else (x, "", "", as_int64(self.builder, sizes))
         return self.builder.add_many("Resize", inputs, (name,), domain=PRIVATE, axes=axes, **attributes)[0]
-
-    def _is_int64(self, value: str) -> bool:
-        content = self.builder.known(value)
-        return content is not None and content.dtype == np.int64
 
 
 def fused(builder: GraphBuilder, value: str, activation: str, name: str = "") -> str:
@@ -294,5 +219,4 @@ def fused(builder: GraphBuilder, value: str, activation: str, name: str = "") ->
     bounds = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
     if activation not in bounds:
         raise UnsupportedError(f"the fused activation {activation} is not supported")
-    low, high = (builder.constant(np.float32(bound)) for bound in bounds[activation])
-    return builder.add("Clip", value, low, high, name=name)
+    return clipped(builder, value, *bounds[activation], name)

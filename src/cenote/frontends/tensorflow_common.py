@@ -76,6 +76,11 @@ Decode = Callable[[Site], str]
 DecodeMany = Callable[[Site], Sequence[str]]
 
 
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
 def each(names: str, decode: Callable[[str], D]) -> dict[str, D]:
     """Return rows of a table: a decoder for each name."""
     return {name: decode(name) for name in names.split()}

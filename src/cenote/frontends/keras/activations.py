@@ -10,6 +10,7 @@ import numpy as np
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.keras.layer import Decode, LayerCall
+from cenote.frontends.pieces import clipped
 
 Apply = Callable[[GraphBuilder, str, str], str]
 
@@ -18,12 +19,8 @@ def _plain(op: str, **attributes: Any) -> Apply:
     return lambda builder, x, name: builder.add(op, x, name=name, **attributes)
 
 
-def clipped(low: float, high: float) -> Apply:
-    def apply(builder: GraphBuilder, x: str, name: str) -> str:
-        bounds = [builder.constant(np.float32(bound)) for bound in (low, high)]
-        return builder.add("Clip", x, *bounds, name=name)
-
-    return apply
+def _clip(low: float, high: float) -> Apply:
+    return lambda builder, x, name: clipped(builder, x, low, high, name)
 
 
 def _silu(builder: GraphBuilder, x: str, name: str) -> str:
@@ -38,26 +35,14 @@ def _tanh_shrink(builder: GraphBuilder, x: str, name: str) -> str:
     return builder.add("Sub", x, builder.add("Tanh", x), name=name)
 
 
+_SAME_NAME = "Relu Elu Selu Celu Softplus Softsign Tanh Sigmoid Mish"
 ACTIVATIONS: Mapping[str, Apply] = {
-    **{
-        name: _plain(op)
-        for name, op in {
-            "relu": "Relu",
-            "elu": "Elu",
-            "selu": "Selu",
-            "celu": "Celu",
-            "softplus": "Softplus",
-            "softsign": "Softsign",
-            "tanh": "Tanh",
-            "sigmoid": "Sigmoid",
-            "exponential": "Exp",
-            "mish": "Mish",
-            "hard_silu": "HardSwish",
-            "hard_swish": "HardSwish",
-        }.items()
-    },
-    "relu6": clipped(0.0, 6.0),
-    "hard_tanh": clipped(-1.0, 1.0),
+    **{op.lower(): _plain(op) for op in _SAME_NAME.split()},
+    "exponential": _plain("Exp"),
+    "hard_silu": _plain("HardSwish"),
+    "hard_swish": _plain("HardSwish"),
+    "relu6": _clip(0.0, 6.0),
+    "hard_tanh": _clip(-1.0, 1.0),
     "leaky_relu": _plain("LeakyRelu", alpha=0.2),
     "gelu": _plain("Gelu", approximate="none"),
     "silu": _silu,
@@ -126,7 +111,7 @@ def _relu(call: LayerCall) -> str:
             f"a ReLU with the slope {slope} and the threshold {threshold} is not supported"
         )
     if most is not None and not slope and not threshold:
-        return clipped(0.0, _first_of(call, ("max_value",), 0.0))(call.builder, call.x, call.name)
+        return clipped(call.builder, call.x, 0.0, _first_of(call, ("max_value",), 0.0), call.name)
     op, attributes = ("LeakyRelu", {"alpha": slope}) if slope else ("Relu", {})
     if threshold:
         op, attributes = "ThresholdedRelu", {"alpha": threshold}

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.builder import transposed
+from cenote.frontends.channels_last import SlidingWindow
 from cenote.frontends.keras.activations import LAYERS as ACTIVATIONS
 from cenote.frontends.keras.activations import activated
 from cenote.frontends.keras.layer import Decode, KerasValue, LayerCall
 from cenote.frontends.keras.layers_shape import SHAPES
 
 
-def _padding(
-    call: LayerCall, window: tuple[int, ...], dilations: tuple[int, ...]
-) -> tuple[str, list[tuple[int, int]]]:
-    """Return padding and pads: "causal" is the whole reach of the window before its place."""
+def _window(
+    call: LayerCall, strides: Sequence[int], dilations: Sequence[int] = (), size: Sequence[int] = ()
+) -> SlidingWindow:
+    """Return the window of a layer; "causal" padding is the whole reach of the window before its place."""
     padding = call.layer.text("padding", "valid")
     if padding == "causal":
-        return "EXPLICIT", [((size - 1) * step, 0) for size, step in zip(window, dilations, strict=True)]
+        pads = [((extent - 1) * step, 0) for extent, step in zip(size, dilations, strict=False)]
+        return SlidingWindow(strides, "EXPLICIT", pads, dilations)
     if padding not in ("same", "valid"):
         raise ModelError(f"padding '{padding}' is none of same, valid, causal")
-    return padding.upper(), []
+    return SlidingWindow(strides, padding.upper(), (), dilations)
+
+
+def _steps(call: LayerCall, spatial: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the strides and dilations of a layer."""
+    return call.layer.integers("strides", spatial, 1), call.layer.integers("dilation_rate", spatial, 1)
 
 
 def _bias(call: LayerCall, index: int) -> str:
@@ -33,44 +40,19 @@ def _bias(call: LayerCall, index: int) -> str:
 def _conv(spatial: int) -> Decode:
     def decode(call: LayerCall) -> str:
         layer, rank = call.layer, call.need_rank(spatial + 2)
-        window = layer.integers("kernel_size", spatial)
-        dilations = layer.integers("dilation_rate", spatial, 1)
-        padding, pads = _padding(call, window, dilations)
-        kernel, bias = call.weight(0, "kernel", rank), _bias(call, 1)
+        window = _window(call, *_steps(call, spatial), layer.integers("kernel_size", spatial))
+        kernel, bias, groups = call.weight(0, "kernel", rank), _bias(call, 1), layer.integer("groups", 1)
         return activated(
             call,
-            lambda name: call.pictures().conv(
-                call.x,
-                kernel,
-                bias,
-                rank=rank,
-                strides=layer.integers("strides", spatial, 1),
-                padding=padding,
-                pads=pads,
-                dilations=dilations,
-                groups=layer.integer("groups", 1),
-                name=name,
-            ),
+            lambda name: call.pictures().conv(call.x, kernel, bias, window, groups=groups, name=name),
         )
 
     return decode
 
 
 def _depthwise_of(call: LayerCall, spatial: int, kernel: str, bias: str, name: str) -> str:
-    layer = call.layer
-    dilations = layer.integers("dilation_rate", spatial, 1)
-    padding, pads = _padding(call, layer.integers("kernel_size", spatial), dilations)
-    return call.pictures().depthwise(
-        call.x,
-        kernel,
-        bias,
-        rank=call.rank,
-        strides=layer.integers("strides", spatial, 1),
-        padding=padding,
-        pads=pads,
-        dilations=dilations,
-        name=name,
-    )
+    window = _window(call, *_steps(call, spatial), call.layer.integers("kernel_size", spatial))
+    return call.pictures().depthwise(call.x, kernel, bias, window, name=name)
 
 
 def _depthwise(spatial: int) -> Decode:
@@ -88,12 +70,10 @@ def _separable(spatial: int) -> Decode:
         rank = call.need_rank(spatial + 2)
         alone, mixing = call.weight(0, "depthwise_kernel", rank), call.weight(1, "pointwise_kernel", rank)
         x = _depthwise_of(call, spatial, alone, "", f"{call.name}/depthwise")
-        ones = (1,) * spatial
+        window = SlidingWindow((1,) * spatial, "VALID")
         return activated(
             call,
-            lambda name: call.pictures().conv(
-                x, mixing, _bias(call, 2), rank=rank, strides=ones, padding="VALID", name=name
-            ),
+            lambda name: call.pictures().conv(x, mixing, _bias(call, 2), window, name=name),
         )
 
     return decode
@@ -104,21 +84,11 @@ def _conv_transpose(spatial: int) -> Decode:
         layer, rank = call.layer, call.need_rank(spatial + 2)
         if layer.config.get("output_padding") is not None:
             raise UnsupportedError("output_padding is not supported")
-        padding, _ = _padding(call, (), ())
         kernel, bias = call.weight(0, "kernel", rank), _bias(call, 1)
+        window = _window(call, *_steps(call, spatial))
         return activated(
             call,
-            lambda name: call.pictures().conv_transpose(
-                call.x,
-                kernel,
-                bias,
-                rank=rank,
-                strides=layer.integers("strides", spatial, 1),
-                padding=padding,
-                sizes=None,
-                dilations=layer.integers("dilation_rate", spatial, 1),
-                name=name,
-            ),
+            lambda name: call.pictures().conv_transpose(call.x, kernel, bias, window, None, name=name),
         )
 
     return decode
@@ -126,13 +96,11 @@ def _conv_transpose(spatial: int) -> Decode:
 
 def _pool(op: str, spatial: int) -> Decode:
     def decode(call: LayerCall) -> str:
-        layer, rank = call.layer, call.need_rank(spatial + 2)
-        window = layer.integers("pool_size", spatial)
-        strides = layer.integers("strides", spatial) if layer.config.get("strides") is not None else window
-        padding, _ = _padding(call, (), ())
-        return call.pictures().pool(
-            op, call.x, rank=rank, window=window, strides=strides, padding=padding, name=call.name
-        )
+        layer = call.layer
+        call.need_rank(spatial + 2)
+        size = layer.integers("pool_size", spatial)
+        strides = layer.integers("strides", spatial) if layer.config.get("strides") is not None else size
+        return call.pictures().pool(op, call.x, size, _window(call, strides), name=call.name)
 
     return decode
 
@@ -182,16 +150,9 @@ def _normalization(call: LayerCall) -> str:
     offset = offset or call.builder.constant(np.zeros(channels, np.float32))
     pictures = call.pictures()
     pictures.first = axis == 1
-    return pictures.normalize(
-        call.x,
-        scale,
-        offset,
-        mean,
-        variance,
-        rank=rank,
-        epsilon=call.layer.real("epsilon", 1e-3),
-        name=call.name,
-    )
+    epsilon = call.layer.real("epsilon", 1e-3)
+    operands = scale, offset, mean, variance
+    return pictures.on_first("BatchNormalization", call.x, rank, call.name, operands, epsilon=epsilon)
 
 
 def _layer_normalization(call: LayerCall) -> str:
@@ -316,6 +277,10 @@ def _same(call: LayerCall) -> KerasValue:
     return call.value
 
 
+_OF_TRAINING = (
+    "Dropout SpatialDropout1D SpatialDropout2D SpatialDropout3D GaussianNoise GaussianDropout AlphaDropout "
+    "ActivityRegularization RandomFlip RandomRotation RandomZoom RandomTranslation RandomContrast RandomBrightness"
+)
 LAYERS: Mapping[str, Decode] = {
     **{f"Conv{n}D": _conv(n) for n in (1, 2, 3)},
     **{f"Convolution{n}D": _conv(n) for n in (1, 2, 3)},
@@ -333,36 +298,13 @@ LAYERS: Mapping[str, Decode] = {
     "Rescaling": _rescaling,
     "Normalization": _standardization,
     "Embedding": _embedding,
-    **{
-        name: _merge(op)
-        for name, op in {
-            "Add": "Sum",
-            "Multiply": "Mul",
-            "Subtract": "Sub",
-            "Average": "Mean",
-            "Maximum": "Max",
-            "Minimum": "Min",
-        }.items()
-    },
-    **dict.fromkeys(
-        (
-            "Dropout",
-            "SpatialDropout1D",
-            "SpatialDropout2D",
-            "SpatialDropout3D",
-            "GaussianNoise",
-            "GaussianDropout",
-            "AlphaDropout",
-            "ActivityRegularization",
-            "RandomFlip",
-            "RandomRotation",
-            "RandomZoom",
-            "RandomTranslation",
-            "RandomContrast",
-            "RandomBrightness",
-        ),
-        _same,
-    ),
+    "Add": _merge("Sum"),
+    "Multiply": _merge("Mul"),
+    "Subtract": _merge("Sub"),
+    "Average": _merge("Mean"),
+    "Maximum": _merge("Max"),
+    "Minimum": _merge("Min"),
+    **dict.fromkeys(_OF_TRAINING.split(), _same),
     **ACTIVATIONS,
     **SHAPES,
 }

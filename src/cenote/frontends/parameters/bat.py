@@ -23,7 +23,7 @@ from cenote.core.errors import CenoteError, MissingFileError, ModelError, Unsupp
 from cenote.core.files import reading
 from cenote.core.types import FLOAT32, Array
 from cenote.frontends.builder import GraphBuilder, transposed
-from cenote.frontends.channels_last import ChannelsLast
+from cenote.frontends.channels_last import ChannelsLast, SlidingWindow
 from cenote.frontends.imported import ImportedModel
 from cenote.graph.graph import Graph, Node
 from cenote.ops.conv.conv import Conv
@@ -186,15 +186,9 @@ class _Chain:
             order = _TO_LAST if layer.form == "NHWC" else _TO_FIRST
             self.value, self.form = transposed(builder, self.value, order), layer.form
         ops = ChannelsLast(builder, first=layer.form == "NCHW")
+        window = SlidingWindow(layer.strides, layer.padding)
         if layer.kind == "AVG_POOL":
-            self.value = ops.pool(
-                "AveragePool",
-                self.value,
-                rank=4,
-                window=layer.sizes,
-                strides=layer.strides,
-                padding=layer.padding,
-            )
+            self.value = ops.pool("AveragePool", self.value, layer.sizes, window)
             return
         if self.channels not in (0, layer.sizes[1]):
             raise ModelError(
@@ -202,9 +196,7 @@ class _Chain:
             )
         weights, bias = self._parameters(layer)
         self.channels = layer.sizes[0]
-        self.value = ops.conv_of(
-            self.value, weights, bias, rank=4, strides=layer.strides, padding=layer.padding
-        )
+        self.value = ops.conv_of(self.value, weights, bias, window)
 
     def _begin(self, layer: BatLayer) -> None:
         if layer.kind == "DENSE":

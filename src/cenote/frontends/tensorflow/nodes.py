@@ -15,11 +15,12 @@ import numpy as np
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, Dimension
 from cenote.frontends.builder import GraphBuilder, decoded
-from cenote.frontends.channels_last import ChannelsLast
+from cenote.frontends.channels_last import ChannelsLast, SlidingWindow
 from cenote.frontends.tensorflow.branches import Branches, Sides, around
 from cenote.frontends.tensorflow.messages import Contents
 from cenote.frontends.tensorflow.scope import TensorFlowScope
 from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
+from cenote.frontends.tensorflow_common import words
 
 DEEPEST_CALL = 64
 # Nodes that inlining may make.
@@ -62,29 +63,17 @@ MET_NOISE = "an operation on Noise"
 Decode = Callable[["NodeSite"], "Value | Sequence[Value]"]
 
 # Operations that do not use their inputs themselves.
-_HANDS_ON = frozenset(
-    [
-        "Identity",
-        "IdentityN",
-        "Switch",
-        "RefSwitch",
-        "Merge",
-        "RefMerge",
-        "PartitionedCall",
-        "StatefulPartitionedCall",
-        "If",
-        "StatelessIf",
-        "While",
-        "StatelessWhile",
-    ]
+_HANDS_ON = words(
+    "Identity IdentityN Switch RefSwitch Merge RefMerge PartitionedCall StatefulPartitionedCall If "
+    "StatelessIf While StatelessWhile"
 )
 
 _MERGES = ("Merge", "RefMerge")
 
-_WAITING = (
-    "Conv2D", "DepthwiseConv2dNative", "ExpandDims", "Squeeze", "BiasAdd", "Add", "AddV2", "Mul", "Identity", "Relu",
-    "Relu6", "Elu", "Selu", "Tanh", "Sigmoid", "LeakyRelu", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3",
-)  # fmt: skip
+_WAITING = words(
+    "Conv2D DepthwiseConv2dNative ExpandDims Squeeze BiasAdd Add AddV2 Mul Identity Relu Relu6 Elu Selu "
+    "Tanh Sigmoid LeakyRelu FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"
+)
 
 
 @dataclass
@@ -99,8 +88,8 @@ class NodeSite:
     scope: TensorFlowScope[Value]
     # Its name in the scope.
     node: str = ""
-    # For a convolution: padding and dilations that replace the attributes'.
-    windowed: Mapping[str, Any] | None = None
+    # For a convolution: the window in place of the attributes'.
+    window: SlidingWindow | None = None
     # Undecided branches that it is in, and those of each input.
     sides: Sides = ()
     ways: Sequence[Sides] = ()
@@ -352,7 +341,7 @@ class TensorFlowImporter:
                     )
             return (replace(spread, waiting=(*spread.waiting, site)),)
         outputs = decoded(decode, site)
-        if isinstance(outputs, str | VariableHandle | Dead | SpaceToBatchNode | Noise):
+        if isinstance(outputs, Value):
             return (outputs,)
         return tuple(outputs)
 

@@ -4,56 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import tensorflow_common as common
+from cenote.frontends.channels_last import SlidingWindow
 from cenote.frontends.tensorflow.nodes import Decode, NodeSite, SpaceToBatchNode, Value
 
 # As many groups as the channels of x and of the weights imply.
 _GROUPS_OF_WEIGHTS = 0
 
 
-def _windowed(site: NodeSite) -> dict[str, Any]:
+def _window(site: NodeSite) -> SlidingWindow:
     """Return strides, padding and dilations of a convolution's attributes."""
-    if site.windowed is not None:
-        return dict(site.windowed)
+    if site.window is not None:
+        return site.window
     rank = len(site.integers("strides"))
     padding = site.text("padding")
+    pads = _explicit_pads(site, rank) if padding == "EXPLICIT" else ()
+    return SlidingWindow(site.spatial("strides"), padding, pads, site.spatial("dilations", (1,) * rank))
+
+
+def _explicit_pads(site: NodeSite, rank: int) -> Sequence[tuple[int, int]]:
     every = site.integers("explicit_paddings", ())
-    pads: Sequence[tuple[int, int]] = ()
-    if padding == "EXPLICIT":
-        if len(every) != 2 * rank:
-            raise ModelError(f"explicit_paddings {list(every)} must have two numbers for each of {rank} axes")
-        pairs = list(zip(every[::2], every[1::2], strict=True))
-        channel = 1 if site.channels_first else rank - 1
-        if pairs[0] != (0, 0) or pairs[channel] != (0, 0):
-            raise UnsupportedError(f"explicit_paddings {list(every)} of batch or channels are not supported")
-        pads = [pair for axis, pair in enumerate(pairs) if axis not in (0, channel)]
-    return {
-        "strides": site.spatial("strides"),
-        "padding": padding,
-        "pads": pads,
-        "dilations": site.spatial("dilations", (1,) * rank),
-    }
+    if len(every) != 2 * rank:
+        raise ModelError(f"explicit_paddings {list(every)} must have two numbers for each of {rank} axes")
+    pairs = list(zip(every[::2], every[1::2], strict=True))
+    channel = 1 if site.channels_first else rank - 1
+    if pairs[0] != (0, 0) or pairs[channel] != (0, 0):
+        raise UnsupportedError(f"explicit_paddings {list(every)} of batch or channels are not supported")
+    return [pair for axis, pair in enumerate(pairs) if axis not in (0, channel)]
 
 
 def _conv(site: NodeSite) -> str:
-    return site.pictures().conv(
-        site.x(0),
-        site.x(1),
-        "",
-        rank=len(site.integers("strides")),
-        groups=_GROUPS_OF_WEIGHTS,
-        name=site.name,
-        **_windowed(site),
-    )
+    window, name = _window(site), site.name
+    return site.pictures().conv(site.x(0), site.x(1), "", window, groups=_GROUPS_OF_WEIGHTS, name=name)
 
 
 def _depthwise(site: NodeSite) -> str:
-    return site.pictures().depthwise(site.x(0), site.x(1), "", name=site.name, **_windowed(site))
+    return site.pictures().depthwise(site.x(0), site.x(1), "", _window(site), name=site.name)
 
 
 def _conv_transpose(site: NodeSite) -> str:
@@ -70,18 +60,10 @@ def _conv_transpose(site: NodeSite) -> str:
             if len(every) == rank
             else every
         )
-    padding, strides = site.text("padding"), site.spatial("strides")
-    return site.pictures().conv_transpose(
-        site.x(2),
-        site.x(1),
-        "",
-        rank=rank,
-        strides=strides,
-        padding=padding,
-        sizes=spatial,
-        dilations=site.spatial("dilations", (1,) * rank),
-        name=site.name,
+    window = SlidingWindow(
+        site.spatial("strides"), site.text("padding"), (), site.spatial("dilations", (1,) * rank)
     )
+    return site.pictures().conv_transpose(site.x(2), site.x(1), "", window, spatial, name=site.name)
 
 
 def _bias(site: NodeSite) -> str:
@@ -101,8 +83,13 @@ def _batch_norm(site: NodeSite) -> Sequence[str]:
         )
     x, scale, offset, mean, variance = site.values()[:5]
     rank = 5 if site.text("data_format", "NHWC") in ("NDHWC", "NCDHW") else 4
-    y = site.pictures().normalize(
-        x, scale, offset, mean, variance, rank=rank, epsilon=site.real("epsilon", 1e-4), name=site.name
+    y = site.pictures().on_first(
+        "BatchNormalization",
+        x,
+        rank,
+        site.name,
+        (scale, offset, mean, variance),
+        epsilon=site.real("epsilon", 1e-4),
     )
     return (y, mean, variance, mean, variance, mean)
 
@@ -112,17 +99,10 @@ def _pool(op: str) -> Decode:
         every = site.integers("ksize") if "ksize" in site.attributes else site.numbers(1, "the window")
         strides = site.integers("strides") if "strides" in site.attributes else site.numbers(2, "the strides")
         padding = site.text("padding")
-        pads: Sequence[tuple[int, int]] = _windowed(site)["pads"] if padding == "EXPLICIT" else ()
-        return site.pictures().pool(
-            op,
-            site.x(0),
-            rank=len(every),
-            window=site.spatial_of(every, "ksize"),
-            strides=site.spatial_of(strides, "strides"),
-            padding=padding,
-            pads=pads,
-            name=site.name,
-        )
+        pads = _explicit_pads(site, len(every)) if padding == "EXPLICIT" else ()
+        window = SlidingWindow(site.spatial_of(strides, "strides"), padding, pads)
+        size = site.spatial_of(every, "ksize")
+        return site.pictures().pool(op, site.x(0), size, window, name=site.name)
 
     return decode
 
@@ -137,11 +117,7 @@ def _space_to_batch(site: NodeSite) -> Value:
 
 def _batch_to_space(site: NodeSite) -> str:
     """Decode the end of a dilated convolution: one (VALID, strides 1) between SpaceToBatchND and this, dilated by the
-    block.
-
-    Each of the block's phases is convolved separately, so the result has the extents of the dilated convolution of
-    the padded input; cropping the result reduces the padding.
-    """
+    block."""
     spread = site.inputs[0] if site.inputs else ""
     if (
         not isinstance(spread, SpaceToBatchNode)
@@ -151,34 +127,21 @@ def _batch_to_space(site: NodeSite) -> str:
         raise UnsupportedError(
             "only BatchToSpaceND after SpaceToBatchND with the same block of one or two axes is supported"
         )
-    crops = site.need(2, "the crops").tolist()
-    pads = [(b - cb, e - ce) for (b, e), (cb, ce) in zip(spread.pads, crops, strict=True)]
-    if min(min(pair) for pair in pads) < 0:
-        raise UnsupportedError(
-            f"crops {crops} larger than the paddings {list(spread.pads)} are not supported"
-        )
     convolutions = [each for each in spread.waiting if each.op in ("Conv2D", "DepthwiseConv2dNative")]
     before = [each.op for each in spread.waiting if each.op != "ExpandDims"][:1]
     if len(convolutions) != 1 or before != [convolutions[0].op]:
         raise UnsupportedError(
             "exactly one convolution must stand between SpaceToBatchND and BatchToSpaceND, and first"
         )
-    own = _windowed(convolutions[0])
-    if own["padding"] != "VALID" or {*own["strides"], *own["dilations"]} != {1}:
-        raise UnsupportedError(
-            "the convolution after SpaceToBatchND must be VALID, with strides and dilations of 1"
-        )
-    # Axes of a row that is convolved as a picture of height 1.
-    added = 2 - len(spread.block)
-    pads = [(0, 0)] * added + pads
-    windowed = {**own, "padding": "EXPLICIT", "pads": pads, "dilations": (1,) * added + spread.block}
+    crops = site.need(2, "the crops").tolist()
+    window = _window(convolutions[0]).dilated(spread.block, spread.pads, crops)
     value: Value = spread.value
     for each in spread.waiting:
         inputs = [value, *each.inputs[1:]]
-        own_window = windowed if each is convolutions[0] else None
         # The node of the name itself computes in phases.
         name = f"{each.name}/whole"
-        value = replace(each, name=name, inputs=inputs, windowed=own_window).decoded()[0]
+        own = window if each is convolutions[0] else None
+        value = replace(each, name=name, inputs=inputs, window=own).decoded()[0]
     assert isinstance(value, str)
     return value
 

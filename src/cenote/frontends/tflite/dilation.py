@@ -58,35 +58,25 @@ def waits(spread: SpaceToBatchTensor, site: OperatorSite) -> SpaceToBatchTensor:
 
 
 def gathered(spread: SpaceToBatchTensor, site: OperatorSite, operators: Mapping[str, Decode]) -> str:
-    """Decode BATCH_TO_SPACE_ND: the operators between, with the convolution dilated by the block.
-
-    Each phase of the block is convolved separately, so the result has the extents of the dilated convolution of the
-    padded input; cropping the result reduces the padding.
-    """
+    """Decode BATCH_TO_SPACE_ND: the operators between, with the convolution dilated by the block."""
     count = len(spread.block)
     if site.numbers(1, "the block") != spread.block:
         raise UnsupportedError(
             "a BATCH_TO_SPACE_ND with another block than SPACE_TO_BATCH_ND is not supported"
         )
     crops = pairs_of(site, 2, count)
-    pads = [(b - cb, e - ce) for (b, e), (cb, ce) in zip(spread.pads, crops, strict=True)]
     convolutions = [each for each in spread.waiting if each.op in _CONVOLUTIONS]
-    if len(convolutions) != 1 or min(min(pair) for pair in pads) < 0:
+    if len(convolutions) != 1:
         raise UnsupportedError(
-            f"{len(convolutions)} convolutions, paddings {list(spread.pads)} and crops {list(crops)}: one convolution "
-            "and crops within the paddings are supported"
+            f"{len(convolutions)} convolutions between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND: one is supported"
         )
     own = convolutions[0]
-    if own.padding != "VALID" or {*own.strides, *own.dilations} != {1}:
-        raise UnsupportedError("the convolution must be VALID, with strides and dilations of 1")
-    # A row is convolved as a picture of height 1.
-    pads = [(0, 0)] * (2 - count) + pads
-    windowed = pads, (spread.block[0] if count == 2 else 1, spread.block[-1])
+    window = own.windowed().dilated(spread.block, spread.pads, crops)
     importer, value = site.importer, site.importer.real(spread.tensor)
     for each in spread.waiting:
         # The tensor of the name itself is in phases.
         name = f"{each.name}/whole"
-        again = replace(each, name=name, first=value, windowed=windowed if each is own else None)
+        again = replace(each, name=name, first=value, window=window if each is own else None)
         value = _decoded(again, operators)
         importer.give(each.outputs[0], value, name)
         value = importer.real(each.outputs[0])

@@ -10,6 +10,7 @@ import numpy as np
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import tensorflow_common as common
 from cenote.frontends.builder import reshaped, transposed
+from cenote.frontends.channels_last import SlidingWindow
 from cenote.frontends.tflite.operators_shape import SHAPES
 from cenote.frontends.tflite.site import Decode, OperatorSite
 
@@ -27,16 +28,7 @@ def _conv(site: OperatorSite) -> str:
 def _convolved(site: OperatorSite, weights: str, groups: int) -> str:
     return site.activated(
         lambda name: site.pictures().conv_of(
-            site.x(),
-            weights,
-            site.x(2),
-            rank=4,
-            strides=site.strides,
-            padding=site.padding,
-            pads=site.pads,
-            dilations=site.dilations,
-            groups=groups,
-            name=name,
+            site.x(), weights, site.x(2), site.windowed(), groups=groups, name=name
         )
     )
 
@@ -56,16 +48,7 @@ def _depthwise(site: OperatorSite) -> str:
 def _conv_3d(site: OperatorSite) -> str:
     """Decode a convolution of volumes. The kernel is (D, H, W, C, M)."""
     return site.activated(
-        lambda name: site.pictures().conv(
-            site.x(),
-            site.x(1),
-            site.x(2),
-            rank=5,
-            strides=(site.integer("stride_d"), *site.strides),
-            padding=site.padding,
-            dilations=(site.integer("dilation_d"), *site.dilations),
-            name=name,
-        )
+        lambda name: site.pictures().conv(site.x(), site.x(1), site.x(2), site.windowed(), name=name)
     )
 
 
@@ -77,14 +60,7 @@ def _transposed_conv(site: OperatorSite) -> str:
     kernel = transposed(site.builder, site.x(1), (1, 2, 0, 3))
     return site.activated(
         lambda name: site.pictures().conv_transpose(
-            site.x(2),
-            kernel,
-            site.x(3),
-            rank=4,
-            strides=site.strides,
-            padding=site.padding,
-            sizes=sizes,
-            name=name,
+            site.x(2), kernel, site.x(3), site.windowed(), sizes, name=name
         )
     )
 
@@ -99,16 +75,8 @@ def _transposed_conv_with_bias(site: OperatorSite) -> str:
     if padding not in (1, 2):
         raise ModelError(f"padding {padding}")
     kernel = transposed(site.builder, site.x(1), (1, 2, 0, 3))
-    return site.pictures().conv_transpose(
-        site.x(0),
-        kernel,
-        site.x(2),
-        rank=4,
-        strides=(stride_h, stride_w),
-        padding="SAME" if padding == 1 else "VALID",
-        sizes=None,
-        name=site.name,
-    )
+    window = SlidingWindow((stride_h, stride_w), "SAME" if padding == 1 else "VALID")
+    return site.pictures().conv_transpose(site.x(0), kernel, site.x(2), window, None, name=site.name)
 
 
 def _pool(op: str) -> Decode:
@@ -121,10 +89,8 @@ def _pool(op: str) -> Decode:
 
 
 def _pooled(site: OperatorSite, op: str, x: str, name: str) -> str:
-    window = site.integer("filter_height"), site.integer("filter_width")
-    return site.pictures().pool(
-        op, x, rank=4, window=window, strides=site.strides, padding=site.padding, name=name
-    )
+    size = site.integer("filter_height"), site.integer("filter_width")
+    return site.pictures().pool(op, x, size, site.windowed(), name=name)
 
 
 def _average_of_stored(site: OperatorSite, name: str) -> str:
@@ -204,39 +170,19 @@ OPERATORS: Mapping[str, Decode] = {
     "BATCH_MATMUL": _batch_matmul,
     "SOFTMAX": _softmax,
     **common.each("ADD SUB MUL DIV", lambda name: _activated(name.title())),
-    **{
-        name: common.plain(op)
-        for name, op in {
-            "LOGISTIC": "Sigmoid",
-            "TANH": "Tanh",
-            "RELU": "Relu",
-            "ELU": "Elu",
-            "HARD_SWISH": "HardSwish",
-            "EXP": "Exp",
-            "LOG": "Log",
-            "SQRT": "Sqrt",
-            "NEG": "Neg",
-            "ABS": "Abs",
-            "SIN": "Sin",
-            "COS": "Cos",
-            "FLOOR": "Floor",
-            "CEIL": "Ceil",
-            "ROUND": "Round",
-            "SIGN": "Sign",
-            "POW": "Pow",
-            "MAXIMUM": "Max",
-            "MINIMUM": "Min",
-            "ADD_N": "Sum",
-            "LESS": "Less",
-            "GREATER": "Greater",
-            "LESS_EQUAL": "LessOrEqual",
-            "GREATER_EQUAL": "GreaterOrEqual",
-            "EQUAL": "Equal",
-            "LOGICAL_AND": "And",
-            "LOGICAL_OR": "Or",
-            "LOGICAL_NOT": "Not",
-        }.items()
-    },
+    **common.each(
+        "TANH RELU ELU HARD_SWISH EXP LOG SQRT NEG ABS SIN COS FLOOR CEIL ROUND SIGN POW LESS GREATER EQUAL",
+        lambda name: common.plain(name.title().replace("_", "")),
+    ),
+    "LOGISTIC": common.plain("Sigmoid"),
+    "MAXIMUM": common.plain("Max"),
+    "MINIMUM": common.plain("Min"),
+    "ADD_N": common.plain("Sum"),
+    "LESS_EQUAL": common.plain("LessOrEqual"),
+    "GREATER_EQUAL": common.plain("GreaterOrEqual"),
+    "LOGICAL_AND": common.plain("And"),
+    "LOGICAL_OR": common.plain("Or"),
+    "LOGICAL_NOT": common.plain("Not"),
     "LOG_SOFTMAX": common.plain("LogSoftmax", axis=-1),
     "RELU6": common.clip(0.0, 6.0),
     "RELU_N1_TO_1": common.clip(-1.0, 1.0),

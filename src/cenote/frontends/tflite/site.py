@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.errors import ModelError
 from cenote.core.types import Array
 from cenote.frontends.builder import GraphBuilder
-from cenote.frontends.channels_last import ChannelsLast, fused
+from cenote.frontends.channels_last import ChannelsLast, SlidingWindow, fused
 from cenote.frontends.tflite import schema
 from cenote.frontends.tflite.flatbuffer import FlatTable
 from cenote.frontends.tflite.importer import TfliteImporter
@@ -30,8 +30,8 @@ class OperatorSite:
     importer: TfliteImporter
     # The value of the first input, where it is not the tensor's.
     first: str = ""
-    # Pads and dilations that replace the options'.
-    windowed: tuple[Sequence[tuple[int, int]], tuple[int, int]] | None = None
+    # For a convolution: the window in place of the options'.
+    window: SlidingWindow | None = None
 
     @property
     def builder(self) -> GraphBuilder:
@@ -121,28 +121,19 @@ class OperatorSite:
             return make(self.name)
         return fused(self.builder, make(f"{self.name}/linear"), activation, self.name)
 
-    @property
-    def pads(self) -> Sequence[tuple[int, int]]:
-        return () if self.windowed is None else self.windowed[0]
-
-    @property
-    def padding(self) -> str:
-        if self.windowed is not None:
-            return "EXPLICIT"
+    def windowed(self) -> SlidingWindow:
+        """Return the strides, padding and dilations of the options."""
+        if self.window is not None:
+            return self.window
         number = self.integer("padding")
         if number not in schema.PADDINGS:
             raise ModelError(f"padding {number}")
-        return schema.PADDINGS[number]
+        return SlidingWindow(self._steps("stride"), schema.PADDINGS[number], (), self._steps("dilation"))
 
-    @property
-    def strides(self) -> tuple[int, int]:
-        return self.integer("stride_h"), self.integer("stride_w")
-
-    @property
-    def dilations(self) -> tuple[int, int]:
-        if self.windowed is not None:
-            return self.windowed[1]
-        return self.integer("dilation_h"), self.integer("dilation_w")
+    def _steps(self, kind: str) -> tuple[int, ...]:
+        """Return an option of each axis, outermost first; none where the operator has no such options."""
+        names = (f"{kind}_{axis}" for axis in "dhw")
+        return tuple(self.integer(name) for name in names if name in schema.OPTIONS[self.op])
 
 
 Decode = Callable[[OperatorSite], "str | Sequence[str]"]
