@@ -17,7 +17,7 @@ from cenote.core.types import Array, Declared, dtype_named
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.parameters.attributes import FORMAT, VERSION, decoded_node
 from cenote.frontends.parameters.lines import JsonObject, parse
-from cenote.frontends.parameters.tensors import Safetensors, of_bytes, read_npy
+from cenote.frontends.parameters.tensors import NAMES, Safetensors, of_bytes, read_npy
 from cenote.graph.graph import Graph
 from cenote.graph.verify import verify
 
@@ -144,30 +144,9 @@ class _Values:
         return path
 
 
-_NUMBERS = [
-    "bool",
-    "int8",
-    "uint8",
-    "int16",
-    "uint16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-]
-_OTHERS = [
-    "complex64",
-    "complex128",
-    "int4",
-    "uint4",
-    "int2",
-    "uint2",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-]
-_KNOWN = {*_NUMBERS, *_OTHERS, "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn"}
+# Types without a name in safetensors, which are stored as bytes.
+_UNNAMED = (
+    "complex64 complex128 int4 uint4 int2 uint2 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
+    "float8_e8m0fnu float4_e2m1fn"
+)
+_KNOWN = {*NAMES, *_UNNAMED.split()}

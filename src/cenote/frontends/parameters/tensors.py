@@ -20,22 +20,13 @@ from cenote.core.errors import ModelError
 from cenote.core.types import Array, dtype_named
 from cenote.frontends.parameters.lines import JsonObject, parse
 
-_NAMES = {
-    "bool": "BOOL",
-    "uint8": "U8",
-    "int8": "I8",
-    "uint16": "U16",
-    "int16": "I16",
-    "uint32": "U32",
-    "int32": "I32",
-    "uint64": "U64",
-    "int64": "I64",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "float32": "F32",
-    "float64": "F64",
+# Names of types in safetensors.
+NAMES = {"bool": "BOOL", "bfloat16": "BF16"} | {
+    f"{kind}{bits}": f"{kind[0].upper()}{bits}"
+    for kind, sizes in (("int", (8, 16, 32, 64)), ("uint", (8, 16, 32, 64)), ("float", (16, 32, 64)))
+    for bits in sizes
 }
-_TYPES = {name: dtype for dtype, name in _NAMES.items()}
+_TYPES = {name: dtype for dtype, name in NAMES.items()}
 # Bytes of the header.
 _LONGEST = 100 << 20
 _ALIGN = 8
@@ -65,7 +56,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, Array]) -> None:
     header: dict[str, object] = {}
     end = 0
     for name, array in arrays.items():
-        kind = _NAMES.get(array.dtype.name)
+        kind = NAMES.get(array.dtype.name)
         shape = list(array.shape) if kind else [array.nbytes]
         begin, end = end, end + array.nbytes
         header[name] = {"dtype": kind or "U8", "shape": shape, "data_offsets": [begin, end]}

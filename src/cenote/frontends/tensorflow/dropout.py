@@ -14,17 +14,10 @@ from collections.abc import Mapping
 
 from cenote.core.errors import UnsupportedError
 from cenote.frontends.tensorflow.nodes import MET_NOISE, Decode, NodeSite, Noise, Value
+from cenote.frontends.tensorflow_common import each, words
 
-_RANDOM = (
-    "RandomUniform",
-    "RandomStandardNormal",
-    "TruncatedNormal",
-    "StatelessRandomUniformV2",
-    "StatelessRandomUniform",
-)
-_STILL_NOISE = frozenset(
-    ["Add", "AddV2", "Sub", "Floor", "Greater", "GreaterEqual", "Less", "LessEqual", "Cast", "Reshape"]
-)
+_RANDOM = "RandomUniform RandomStandardNormal TruncatedNormal StatelessRandomUniformV2 StatelessRandomUniform"
+_STILL_NOISE = words("Add AddV2 Sub Floor Greater GreaterEqual Less LessEqual Cast Reshape")
 
 
 def met_noise(site: NodeSite) -> Value:
@@ -55,4 +48,4 @@ def _unscaled(site: NodeSite, index: int) -> Value:
     return values[0]
 
 
-DROPOUT: Mapping[str, Decode] = {**dict.fromkeys(_RANDOM, lambda site: Noise()), MET_NOISE: met_noise}
+DROPOUT: Mapping[str, Decode] = {**each(_RANDOM, lambda name: lambda site: Noise()), MET_NOISE: met_noise}

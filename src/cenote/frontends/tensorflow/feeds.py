@@ -11,32 +11,17 @@ import numpy as np
 from cenote.core.errors import ArgumentError, UnsupportedError, near
 from cenote.core.types import Dimension
 from cenote.frontends.tensorflow.tensors import dtype_of, shape_of
+from cenote.frontends.tensorflow_common import words
 
 # Attributes with the type of an operation's result; the first that it has counts.
 _TYPES = ("DstT", "dtype", "out_type", "output_type", "Tout", "T")
-_BOOLEAN = frozenset(
-    [
-        "Equal",
-        "NotEqual",
-        "Less",
-        "LessEqual",
-        "Greater",
-        "GreaterEqual",
-        "LogicalNot",
-        "LogicalAnd",
-        "LogicalOr",
-        "IsNan",
-        "IsInf",
-        "IsFinite",
-        "All",
-        "Any",
-    ]
+_BOOLEAN = words(
+    "Equal NotEqual Less LessEqual Greater GreaterEqual LogicalNot LogicalAnd LogicalOr IsNan IsInf "
+    "IsFinite All Any"
 )
-_PICTURES = frozenset(
-    ["DecodeJpeg", "DecodePng", "DecodeImage", "DecodeBmp", "DecodeGif", "DecodeAndCropJpeg"]
-)
-_PLACES = frozenset(["Shape", "Size", "Rank"])
-_FLOATS = frozenset(["ResizeBilinear", "ResizeBicubic", "ResizeArea", "CropAndResize", "StringToNumber"])
+_PICTURES = words("DecodeJpeg DecodePng DecodeImage DecodeBmp DecodeGif DecodeAndCropJpeg")
+_PLACES = words("Shape Size Rank")
+_FLOATS = words("ResizeBilinear ResizeBicubic ResizeArea CropAndResize StringToNumber")
 
 
 def tensor_named(name: str, nodes: Mapping[str, Any], argument: str) -> tuple[str, int]:

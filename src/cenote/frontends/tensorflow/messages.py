@@ -62,34 +62,13 @@ TrackableObject: 1 children ObjectReference*, 2 attributes SerializedTensor*
 ObjectReference: 1 node_id int32, 2 local_name string
 SerializedTensor: 1 name string, 2 full_name string, 3 checkpoint_key string
 """
-_DTYPES = [
-    "INVALID",
-    "FLOAT",
-    "DOUBLE",
-    "INT32",
-    "UINT8",
-    "INT16",
-    "INT8",
-    "STRING",
-    "COMPLEX64",
-    "INT64",
-    "BOOL",
-    "QINT8",
-    "QUINT8",
-    "QINT32",
-    "BFLOAT16",
-    "QINT16",
-    "QUINT16",
-    "UINT16",
-    "COMPLEX128",
-    "HALF",
-    "RESOURCE",
-    "VARIANT",
-    "UINT32",
-    "UINT64",
-]
+_DTYPES = """
+    INVALID FLOAT DOUBLE INT32 UINT8 INT16 INT8 STRING COMPLEX64 INT64 BOOL QINT8 QUINT8 QINT32 BFLOAT16
+    QINT16 QUINT16 UINT16 COMPLEX128 HALF RESOURCE VARIANT UINT32 UINT64
+"""
+DTYPES = _DTYPES.split()
 # Types from here on are references to variables of the type 100 below.
-_REFERENCE = 100
+REFERENCE = 100
 _SCALARS = ("double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string")
 _KINDS = {name: number for number, name in enumerate(_SCALARS, 1)} | {"bytes": 12, "uint32": 13}
 _MESSAGE, _ENUM = 11, 14
@@ -122,10 +101,10 @@ def _tables() -> dict[str, list[_Item]]:
 def _pool() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3")
     dtypes = file.enum_type.add(name="DataType")
-    for number, name in enumerate(_DTYPES):
+    for number, name in enumerate(DTYPES):
         dtypes.value.add(name=f"DT_{name}", number=number)
         if number:
-            dtypes.value.add(name=f"DT_{name}_REF", number=number + _REFERENCE)
+            dtypes.value.add(name=f"DT_{name}_REF", number=number + REFERENCE)
     for name, items in _tables().items():
         message = file.message_type.add(name=name)
         if any(item.ending == "|" for item in items):

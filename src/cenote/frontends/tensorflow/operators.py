@@ -19,15 +19,7 @@ from cenote.frontends.tensorflow.tensors import STRING
 from cenote.ops.movement.reshape import AxesFrom
 
 # Names of placeholders that switch training on; here it is always off.
-_TRAINING = (
-    "training",
-    "is_training",
-    "phase_train",
-    "keras_learning_phase",
-    "is_train",
-    "train_phase",
-    "train",
-)
+_TRAINING = common.words("training is_training phase_train keras_learning_phase is_train train_phase train")
 
 
 def _first(site: NodeSite) -> Value:

@@ -17,46 +17,19 @@ from cenote.frontends.tensorflow.messages import Contents, parse, parse_text
 from cenote.frontends.tensorflow.nodes import Dead, TensorFlowImporter, Value, VariableHandle
 from cenote.frontends.tensorflow.operators import OPERATORS
 from cenote.frontends.tensorflow.scope import TensorFlowScope, is_pivot
+from cenote.frontends.tensorflow_common import words
 from cenote.frontends.wire import ByteSource, FileSource
 from cenote.graph.graph import Graph
 
-SAVED_MODEL = "saved_model.pb"
 _ALL = Ends()
 _SERVING = "serving_default"
 # Sinks of a graph that are no outputs of a network.
-_NO_ANSWERS = frozenset(
-    [
-        "NoOp",
-        "Assert",
-        "Print",
-        "Const",
-        "Placeholder",
-        "PlaceholderWithDefault",
-        "SaveV2",
-        "RestoreV2",
-        "Assign",
-        "AssignVariableOp",
-        "AssignAdd",
-        "AssignSub",
-        "AssignAddVariableOp",
-        "AssignSubVariableOp",
-        "VarHandleOp",
-        "VariableV2",
-        "Variable",
-        "VarIsInitializedOp",
-        "MergeSummary",
-        "ScalarSummary",
-        "HistogramSummary",
-        "ImageSummary",
-        "ResourceApplyGradientDescent",
-        "ResourceApplyAdam",
-        "ResourceApplyMomentum",
-        "ApplyGradientDescent",
-        "ApplyAdam",
-        "ApplyMomentum",
-        "ApplyRMSProp",
-        "ReadVariableOp",
-    ]
+_NO_ANSWERS = words(
+    "NoOp Assert Print Const Placeholder PlaceholderWithDefault SaveV2 RestoreV2 Assign AssignVariableOp "
+    "AssignAdd AssignSub AssignAddVariableOp AssignSubVariableOp VarHandleOp VariableV2 Variable "
+    "VarIsInitializedOp MergeSummary ScalarSummary HistogramSummary ImageSummary "
+    "ResourceApplyGradientDescent ResourceApplyAdam ResourceApplyMomentum ApplyGradientDescent ApplyAdam "
+    "ApplyMomentum ApplyRMSProp ReadVariableOp"
 )
 _OTHER_SCOPES = ("save/", "gradients/", "Adam", "init")
 

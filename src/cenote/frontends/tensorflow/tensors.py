@@ -9,36 +9,27 @@ import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.types import Array, Dimension, dtype_named
-from cenote.frontends.tensorflow.messages import Contents
+from cenote.frontends.tensorflow.messages import DTYPES, REFERENCE, Contents
 
-_NAMES = {
-    1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 9: "int64", 10: "bool", 14: "bfloat16",
-    17: "uint16", 19: "float16", 22: "uint32", 23: "uint64",
-}  # fmt: skip
-STRING, RESOURCE, VARIANT = 7, 20, 21
-_WORDS = {
-    7: "string",
-    8: "complex64",
-    11: "qint8",
-    12: "quint8",
-    13: "qint32",
-    18: "complex128",
-    20: "resource",
-    21: "variant",
-}
+STRING = DTYPES.index("STRING")
+# NumPy's names of types where they are not TensorFlow's, in lower case.
+_NAMES = {"FLOAT": "float32", "DOUBLE": "float64", "HALF": "float16"}
+# Fields of a TensorProto that list elements, by type.
 _LISTS = {
-    1: "float_val", 2: "double_val", 3: "int_val", 4: "int_val", 5: "int_val", 6: "int_val", 9: "int64_val",
-    10: "bool_val", 14: "half_val", 17: "int_val", 19: "half_val", 22: "uint32_val", 23: "uint64_val",
+    "float32": "float_val", "float64": "double_val", "bool": "bool_val", "float16": "half_val", "bfloat16": "half_val",
+    "int64": "int64_val", "uint32": "uint32_val", "uint64": "uint64_val",
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), "int_val"),
 }  # fmt: skip
-_HALVES = (14, 19)
 
 
 def dtype_of(number: int, what: str) -> np.dtype[Any]:
     """Return the NumPy type of a DataType, or of the variable that it refers to."""
-    number = number - 100 if number > 100 else number
-    if number not in _NAMES:
-        raise UnsupportedError(f"{what}: type {_WORDS.get(number, number)} is not supported")
-    return dtype_named(_NAMES[number])
+    number = number - REFERENCE if number > REFERENCE else number
+    name = DTYPES[number] if 0 <= number < len(DTYPES) else str(number)
+    name = _NAMES.get(name, name.lower())
+    if name not in _LISTS:
+        raise UnsupportedError(f"{what}: type {name} is not supported")
+    return dtype_named(name)
 
 
 def shape_of(shape: Any) -> tuple[Dimension, ...] | None:
@@ -60,13 +51,13 @@ def array_of(tensor: Any, contents: Contents, what: str) -> Array:
     count = math.prod(shape)
     if tensor.tensor_content:
         return from_bytes(contents.of(tensor.tensor_content), dtype, shape, what)
-    listed = getattr(tensor, _LISTS[tensor.dtype - 100 if tensor.dtype > 100 else tensor.dtype])
+    listed = getattr(tensor, _LISTS[dtype.name])
     if len(listed) > count or (not listed and count):
         # TensorFlow leaves out zeros.
         if not listed:
             return np.zeros(shape, dtype)
         raise ModelError(f"{what}: {len(listed)} numbers for shape {list(shape)}")
-    if tensor.dtype in _HALVES:
+    if _LISTS[dtype.name] == "half_val":
         values = np.array(listed, np.int64).astype(np.uint16).view(dtype)
     else:
         values = np.array(listed, dtype)
