@@ -161,7 +161,17 @@ def paths_that_do_not_exist() -> list[str]:
 def parts_that_architecture_does_not_name() -> list[str]:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     parts = {path.split("/")[0] for path in sources()} - {"__init__.py", "__main__.py"}
-    return sorted(part for part in parts if not re.search(rf"`{re.escape(part)}[/`]", page))
+    rooms = {path.split("/")[1] for path in sources() if path.count("/") == 2}
+    return sorted(part for part in parts | rooms if not re.search(rf"`{re.escape(part)}[/`]", page))
+
+
+def pages_that_are_long() -> list[str]:
+    """Pages of more than 300 lines, but for those that are made from the code and tables of figures."""
+    made = re.findall(
+        r'^    "([\w/]+\.md)":', (ROOT / "docs" / "generate.py").read_text(encoding="utf-8"), re.M
+    )
+    pages = ((page, page.read_text(encoding="utf-8")) for page in sorted((ROOT / "docs").glob("*.md")))
+    return [page.name for page, text in pages if page.name not in made and text.count("\n") > 300]
 
 
 def modules_of_tests_used_as_libraries() -> list[str]:
@@ -224,6 +234,7 @@ RULES: tuple[Callable[[], list[str]], ...] = (
     values_torn_by_a_comment,
     paths_that_do_not_exist,
     parts_that_architecture_does_not_name,
+    pages_that_are_long,
     modules_of_tests_used_as_libraries,
     tests_that_do_not_mirror_the_source,
     lines_of_the_changelog_that_stand_twice,

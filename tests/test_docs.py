@@ -85,7 +85,9 @@ def test_functional() -> None:
     assert sorted(listed) == sorted(cenote.functional.__all__)
 
 
-@pytest.mark.parametrize(("page", "count"), [("tutorial.md", 8), ("from_torch.md", 1), ("serving.md", 1)])
+@pytest.mark.parametrize(
+    ("page", "count"), [("tutorial.md", 8), ("from_torch.md", 1), ("serving.md", 1), ("plan_files.md", 1)]
+)
 def test_programs_of(page: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     programs = PROGRAM.findall((DOCS / page).read_text(encoding="utf-8"))

@@ -1,6 +1,8 @@
 """The contract of an operator: one frozen dataclass that carries everything Cenote knows about it.
 
-A new operator is one file in a room of this folder and one line in `ops/__init__.py`: docs/add_an_operator.md.
+A new operator is one file in a room of this folder and one line in `ops/__init__.py`: docs/add_an_operator.md. Making
+the 270 dataclasses takes 144 ms of a first load; a decorator that compiles fewer methods was left out, because it
+depended on internals of the library.
 """
 
 from __future__ import annotations

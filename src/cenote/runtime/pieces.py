@@ -1,4 +1,9 @@
-"""Work in pieces that threads share, for code that runs without Python's lock: reading, digesting, packing."""
+"""Work in pieces that threads share, for code that runs without Python's lock: reading, digesting, packing.
+
+A first start uses all cores by it: a file is read and digested, filters are scaled and weights packed in pieces, while
+kernels are looked up or compiled (lowerings return packed weights as `Packed`). Where nothing is compiled yet, the
+processes that compile start before the model is read. What remains is Python: imports, passes, planning.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 An index is read once, made a place within its axis, and followed only if that is valid. `found` has a row of
 WORDS words per item of work: 0 where all is well, else 1 + the number of the first bad index in the array of indices,
-the index, the extent of its axis, and whether negative ones are allowed.
+the index, the extent of its axis, and whether negative ones are allowed. A kernel that meets a bad index goes on with
+zeros; the notes are read when the native stretch ends, before NumPy reads its results.
 """
 
 from __future__ import annotations
