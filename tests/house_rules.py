@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -18,6 +19,8 @@ ENTRIES = {"__init__", "__main__", "backend", "torch", "ray", "codegen.worker", 
 # Folders of tests that follow no part of the package; at the top are those of whole models and of the package.
 TESTS_OF_MANY_PARTS = {"contract", "examples", "fuzz", "golden"}
 PATH = re.compile(r"(?<![\w/.*<{-])((?:[a-z_]+/)+[a-z_0-9]+\.py)\b")
+# From here on a commit has one subject.
+SUBJECTS_SINCE = "a74372535f77"
 TORN = re.compile(r"= \(\n +[^\n(\[{]*[^\s,([{]  # [^\n]*\n *\)\n")
 
 
@@ -201,6 +204,44 @@ def lines_of_the_changelog_that_stand_twice() -> list[str]:
     return [line for line, count in lines.items() if count > 1 and line.startswith("-")]
 
 
+def options_that_are_not_said_everywhere() -> list[str]:
+    """Fields of LoadOptions with a flag that are no keyword of `load`, or have no row with their flag on the page."""
+    (record,) = (
+        node
+        for _, node in nodes(ast.ClassDef)
+        if isinstance(node, ast.ClassDef) and node.name == "LoadOptions"
+    )
+    flags = {
+        each.target.id: str(keyword.value.value)
+        for each in record.body
+        if isinstance(each, ast.AnnAssign)
+        and isinstance(each.target, ast.Name)
+        and isinstance(each.value, ast.Call)
+        for keyword in each.value.keywords
+        if keyword.arg == "flag" and isinstance(keyword.value, ast.Constant)
+    }
+    (load,) = (
+        node
+        for path, node in nodes(ast.FunctionDef)
+        if isinstance(node, ast.FunctionDef) and (path, node.name) == ("models/loading.py", "load")
+    )
+    keywords = {each.arg for each in load.args.kwonlyargs}
+    page = (ROOT / "docs" / "using_models.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| `(--\w+)` \|", page, re.MULTILINE))
+    said = {name for name, flag in flags.items() if name in keywords and rows.get(name) == flag}
+    return sorted({*flags, *keywords, *rows} - said)
+
+
+def subjects_of_several_changes() -> list[str] | None:
+    """Subjects of commits with a ";", since `SUBJECTS_SINCE`; None where that commit is not known, as in an archive."""
+    command = ["git", "log", "--no-merges", "--format=%s", f"{SUBJECTS_SINCE}..HEAD"]
+    try:
+        logged = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return [subject for subject in logged.stdout.splitlines() if ";" in subject]
+
+
 def catchers_of_everything() -> set[str]:
     """Functions with `except Exception`, as path:function."""
     found: set[str] = set()
@@ -238,4 +279,5 @@ RULES: tuple[Callable[[], list[str]], ...] = (
     modules_of_tests_used_as_libraries,
     tests_that_do_not_mirror_the_source,
     lines_of_the_changelog_that_stand_twice,
+    options_that_are_not_said_everywhere,
 )

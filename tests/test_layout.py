@@ -333,6 +333,7 @@ BROKEN = {
     "modules_of_tests_used_as_libraries": 0,
     "tests_that_do_not_mirror_the_source": 0,
     "lines_of_the_changelog_that_stand_twice": 0,
+    "options_that_are_not_said_everywhere": 0,
 }
 # Who may catch every exception, and why.
 CATCHERS = {
@@ -364,3 +365,10 @@ def test_rules_are_broken_less_and_less(rule: Callable[[], list[str]]) -> None:
 
 def test_exceptions_of_all_kinds_are_caught_with_a_reason() -> None:
     assert house_rules.catchers_of_everything() == set(CATCHERS)
+
+
+def test_a_commit_has_one_subject() -> None:
+    found = house_rules.subjects_of_several_changes()
+    if found is None:
+        pytest.skip("no git, or no history")
+    assert not found
