@@ -318,14 +318,14 @@ def test_nothing_is_left_to_do() -> None:
 
 # How often each of `house_rules` is broken: a number rises never, and is written down here when it has fallen.
 BROKEN = {
-    "headless_docstrings": 106,
+    "headless_docstrings": 103,
     "private_names_of_other_parts": 11,
     "models_and_plans_of_any_type": 19,
-    "parameters_of_any_type": 471,
+    "parameters_of_any_type": 423,
     "class_names_that_stand_twice": 0,
     "kernels_asked_by_name": 0,
     "modules_that_nothing_imports": 1,
-    "formatter_skips": 140,
+    "formatter_skips": 130,
     "values_torn_by_a_comment": 7,
     "paths_that_do_not_exist": 0,
     "parts_that_architecture_does_not_name": 0,

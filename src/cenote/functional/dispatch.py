@@ -10,7 +10,6 @@ kernels and makes a small program. An operator without a lowering for plain memo
 
 from __future__ import annotations
 
-import functools
 import marshal
 import math
 from collections.abc import Callable, Sequence
@@ -153,19 +152,17 @@ def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], ou
         raise_refusal(arguments[0], error)
 
 
-def composed(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that is made of others: their errors begin with its name."""
-    name = function.__name__
+def named(name: str, function: Callable[P, R]) -> Callable[P, R]:
+    """A function that runs others: their errors begin with its name."""
 
-    @functools.wraps(function)
-    def named(*arguments: P.args, **keywords: P.kwargs) -> R:
+    def made(*arguments: P.args, **keywords: P.kwargs) -> R:
         try:
             return function(*arguments, **keywords)
         except CenoteError as error:
             _name_function(error, name)
             raise
 
-    return named
+    return made
 
 
 def _name_function(error: CenoteError, name: str) -> None:

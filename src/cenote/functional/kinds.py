@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 from cenote.core.types import TensorType
 from cenote.functional.arguments import Form, Semantics, choice, flag, real, semantics_named, whole
+from cenote.functional.types import DLPack
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Kind:
 
 
 ANY = Kind()
-"""What is not looked at."""
+"""An argument that is not looked at."""
 
 
 class Flag(Kind):
@@ -91,6 +92,10 @@ class MapKind(ArrayKind):
     plain: bool = True
 
 
+class ArraysKind(ArrayKind):
+    """A list of arrays, of which the body sees the types."""
+
+
 class Early(Kind):
     """An argument that only the record's `arrays` looks at; it is no part of a call's key, and the body gets None."""
 
@@ -99,6 +104,15 @@ class Hidden(Kind):
     """A fact of the call that the body is told; callers do not see it."""
 
 
+class Way(NamedTuple):
+    """The array for the result and the number of threads, as callers give them."""
+
+    out: Any
+    threads: int | None
+
+
+Anything = Annotated[Any, Kind("Any")]
+"""An argument that the body reads itself."""
 Array = Annotated[TensorType, ArrayKind("A")]
 """An array of the caller's kind."""
 Other = Annotated[TensorType, ArrayKind("DLPack")]
@@ -111,3 +125,6 @@ Name = Annotated[str, Hidden("name")]
 """The function's name, for errors."""
 Rank = Annotated[int, Hidden("rank")]
 """The number of spatial axes."""
+Ways = Annotated[Way, Hidden("way")]
+Given = Annotated[DLPack, Kind("A")]
+"""An array as the caller gave it, for composed functions."""

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import FLOAT32, FLOAT64, TensorType, is_float
-from cenote.core.types import Array as Given
-from cenote.functional.arguments import Operation, Types, flag, given_array, plain, real, type_of, whole
-from cenote.functional.dispatch import call, composed
-from cenote.functional.kinds import Array, Early, Kind, Name, Real, Whole, Wholes
-from cenote.functional.record import function, public
-from cenote.functional.types import A
+from cenote.core.types import Array as Values
+from cenote.functional.arguments import Operation, given_array, type_of, whole
+from cenote.functional.kinds import Array, Early, Given, Kind, Name, Real, Ways, Whole, Wholes
+from cenote.functional.record import composed, function
+from cenote.functional.types import DLPack
 from cenote.ops.base import Op
 from cenote.ops.normalization.batch_normalization import BatchNormalization
 from cenote.ops.normalization.instance_normalization import GroupNormalization, InstanceNormalization
@@ -30,15 +30,14 @@ from cenote.ops.normalization.softmax import LogSoftmax, Softmax
 
 
 class _NoNan(Real):
-    def read(self, where: str, name: str, value: Any) -> float:
+    def read(self, where: str, name: str, value: object) -> float:
         number = super().read(where, name, value)
         if math.isnan(number):
             raise ArgumentError(f"{where}: {name} must be a number, got nan")
         return number
 
 
-_EPSILON = _NoNan("float")
-Epsilon = Annotated[float, _EPSILON]
+Epsilon = Annotated[float, _NoNan("float")]
 Count = Annotated[int, Whole("SupportsIndex", low=1)]
 Dim = Annotated[Any, Kind("SupportsIndex")]
 Extents = Annotated[tuple[int, ...], Wholes("SupportsIndex | Sequence[SupportsIndex]", key="as_tuple", low=0)]
@@ -74,11 +73,17 @@ def _trailing(
     return -len(wanted)
 
 
+@dataclass(frozen=True)
+class Affine:
+    """The arguments that follow those of the statistics."""
+
+    weight: Array | None = None
+    bias: Array | None = None
+    eps: Epsilon = 1e-5
+
+
 @function(arrays=_parameters)
-def layer_norm(
-    where: Name, input: Array, normalized_shape: Extents, weight: Array | None = None, bias: Array | None = None,
-    eps: Epsilon = 1e-5,
-) -> Op:  # fmt: skip
+def layer_norm(where: Name, input: Array, normalized_shape: Extents, affine: Affine) -> Op:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last axes, as torch.nn.functional.layer_norm.
 
     normalized_shape  the extents of the last axes of the input, over which mean and variance run
@@ -90,7 +95,8 @@ def layer_norm(
     Raises ShapeError for shapes that do not fit, ArgumentError for other arguments, DTypeError for types that are no
     floats.
     """
-    return LayerNormalization(_trailing(where, normalized_shape, input, weight, bias), eps)
+    first = _trailing(where, normalized_shape, input, affine.weight, affine.bias)
+    return LayerNormalization(first, affine.eps)
 
 
 @function()
@@ -129,54 +135,60 @@ def _channels(where: str, x: TensorType, *parameters: TensorType | None, least: 
 
 
 @function(arrays=_parameters)
-def group_norm(
-    where: Name, input: Array, num_groups: Count, weight: Array | None = None, bias: Array | None = None,
-    eps: Epsilon = 1e-5,
-) -> Op:  # fmt: skip
+def group_norm(where: Name, input: Array, num_groups: Count, affine: Affine) -> Op:
     """Normalisation of (N, C, ...) over groups of neighbouring channels, as torch.nn.functional.group_norm.
 
     num_groups    divides C
     weight, bias  arrays of shape [C]
     eps, out (may be the input), threads: see layer_norm
     """
-    channels = _channels(where, input, weight, bias)
+    channels = _channels(where, input, affine.weight, affine.bias)
     if channels % num_groups:
         raise ArgumentError(f"{where}: num_groups must divide the {channels} channels, got {num_groups}")
-    return GroupNormalization(num_groups, eps)
+    return GroupNormalization(num_groups, affine.eps)
 
 
-def _parse_batch(types: Types, where: str, training: bool, momentum: object, eps: object) -> Operation:
-    """Batch normalisation of (input, weight, bias, mean, variance)."""
-    channels = _channels(where, *types)
-    if training and channels and types[0].size == channels:
+@function()
+def _batch_norm(
+    where: Name,
+    input: Array,
+    weight: Array,
+    bias: Array,
+    mean: Array,
+    var: Array,
+    training: bool,
+    momentum: float,
+    eps: Epsilon,
+) -> Op:
+    channels = _channels(where, input, weight, bias, mean, var)
+    if training and channels and input.size == channels:
         raise ShapeError(
-            f"{where}: training needs more than one value per channel, got an input of {list(types[0].shape)}"
+            f"{where}: training needs more than one value per channel, got an input of {list(input.shape)}"
         )
-    kept = 1.0 - real(where, "momentum", momentum)
-    op = BatchNormalization(_EPSILON.read(where, "eps", eps), training, kept, unbiased=True)
-    return plain(op, *types)
+    return BatchNormalization(eps, training, 1.0 - momentum, unbiased=True)
 
 
-def _parse_instance(types: Types, where: str, eps: object) -> Operation:
-    """Instance normalisation of (input, weight?, bias?)."""
-    _channels(where, *types, least=3)
-    return plain(InstanceNormalization(_EPSILON.read(where, "eps", eps)), *types)
+@dataclass(frozen=True)
+class Running:
+    """The last arguments of functions that have running statistics."""
+
+    momentum: float = 0.1
+    eps: Epsilon = 1e-5
 
 
-@public
+@composed()
 def batch_norm(
-    input: A,
-    running_mean: A | None,
-    running_var: A | None,
-    weight: A | None = None,
-    bias: A | None = None,
+    where: Name,
+    input: Given,
+    running_mean: Given | None,
+    running_var: Given | None,
+    weight: Given | None = None,
+    bias: Given | None = None,
     training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
+    running: Running = Running(),
     *,
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
+    way: Ways,
+) -> DLPack:
     """(x - mean) / sqrt(variance + eps) * weight + bias per channel of (N, C, ...), as torch.nn.functional.batch_norm.
 
     training  False: mean and variance are running_mean and running_var, arrays of shape [C]. True: they are those of
@@ -187,26 +199,27 @@ def batch_norm(
 
     Raises ShapeError in training with one value per channel, ArgumentError where running statistics are missing.
     """
-    where = "batch_norm"
-    training = flag(where, "training", training)
     if not training and (running_mean is None or running_var is None):
         raise ArgumentError(f"{where}: running_mean and running_var must be given unless training is True")
     array, own = given_array(where, "input", input)[0], type_of(where, "input", input)
     dtype = own if is_float(own) else FLOAT32
     ones, zeros = np.ones(array.shape[1:2], dtype), np.zeros(array.shape[1:2], dtype)
     arrays = (input, *_pair(weight, bias, ones, zeros), *_pair(running_mean, running_var, zeros, ones))
-    arguments = (where, training, momentum, eps)
+    arguments = (training, running.momentum, running.eps)
     if not training:
-        return call(_parse_batch, arrays, arguments, out, threads)
+        return _batch_norm(*arrays, *arguments, out=way.out, threads=way.threads)
     fresh = tuple(np.empty(array.shape[1:2], type_of(where, "running_mean", each)) for each in arrays[3:])
-    results = call(_parse_batch, arrays, arguments, None if out is None else (out, *fresh), threads)
-    for old, new in zip((running_mean, running_var), results[1:], strict=True):
+    out = None if way.out is None else (way.out, *fresh)
+    y, *results = _batch_norm(*arrays, *arguments, out=out, threads=way.threads)
+    for old, new in zip((running_mean, running_var), results, strict=True):
         if old is not None:
             _overwrite(where, old, given_array(where, "running statistics", new)[0])
-    return results[0]
+    return y
 
 
-def _pair(first: object, second: object, instead: Given, instead_second: Given) -> tuple[object, object]:
+def _pair(
+    first: DLPack | None, second: DLPack | None, instead: Values, instead_second: Values
+) -> tuple[DLPack, DLPack]:
     """Two arrays, with stand-ins in one type for those that are missing: in that of the one that is given."""
     given = first if first is not None else second
     dtype = instead.dtype if given is None else type_of("batch_norm", "an array", given)
@@ -216,28 +229,32 @@ def _pair(first: object, second: object, instead: Given, instead_second: Given) 
     )
 
 
-def _overwrite(where: str, old: object, new: Given) -> None:
+def _overwrite(where: str, old: object, new: Values) -> None:
     array, _ = given_array(where, "running statistics", old)
     if not array.flags.writeable:
         raise ArgumentError(f"{where}: running statistics are changed in place, but one of them is read-only")
     array[...] = new
 
 
-@public
-@composed
+@function(arrays=_parameters)
+def _instance_norm(where: Name, input: Array, affine: Affine) -> Op:
+    _channels(where, input, affine.weight, affine.bias, least=3)
+    return InstanceNormalization(affine.eps)
+
+
+@composed()
 def instance_norm(
-    input: A,
-    running_mean: A | None = None,
-    running_var: A | None = None,
-    weight: A | None = None,
-    bias: A | None = None,
+    where: Name,
+    input: Given,
+    running_mean: Given | None = None,
+    running_var: Given | None = None,
+    weight: Given | None = None,
+    bias: Given | None = None,
     use_input_stats: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
+    running: Running = Running(),
     *,
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
+    way: Ways,
+) -> DLPack:
     """Normalisation per picture and channel of (N, C, *spatial), as torch.nn.functional.instance_norm.
 
     use_input_stats  False: by running_mean and running_var, as batch_norm does. True: by the input's own statistics;
@@ -245,25 +262,24 @@ def instance_norm(
     weight, bias     arrays of shape [C]
     eps, out (may be the input), threads: see layer_norm
     """
-    if not flag("instance_norm", "use_input_stats", use_input_stats):
-        return batch_norm(
-            input, running_mean, running_var, weight, bias, False, momentum, eps, out=out, threads=threads
-        )
-    where, fresh = "instance_norm", list[tuple[object, Given]]()
+    part, ways = running.momentum, {"out": way.out, "threads": way.threads}
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, part, running.eps, **ways)
+    fresh = list[tuple[object, Values]]()
     if running_mean is not None or running_var is not None:
         x = given_array(where, "input", input)[0]
-        fresh = _run_on(where, x, running_mean, running_var, momentum)  # now: `out` may be the input
-    made = call(_parse_instance, _parameters(where, input, weight, bias), (where, eps), out, threads)
+        fresh = _run_on(where, x, running_mean, running_var, part)  # now: `out` may be the input
+    made = _instance_norm(input, weight, bias, running.eps, **ways)
     for old, new in fresh:
         _overwrite(where, old, new)
     return made
 
 
 def _run_on(
-    where: str, x: Given, mean: object, variance: object, momentum: float
-) -> list[tuple[object, Given]]:
+    where: str, x: Values, mean: object, variance: object, part: float
+) -> list[tuple[object, Values]]:
     """Running statistics and what they become: nearer to the means of the pictures' own."""
-    part, axes = real(where, "momentum", momentum), tuple(range(2, x.ndim))
+    axes = tuple(range(2, x.ndim))
     if x.ndim < 3 or np.prod(x.shape[2:]) < 2:
         raise ShapeError(
             f"{where}: running statistics need more than one place per channel, got {list(x.shape)}"

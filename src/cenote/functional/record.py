@@ -7,7 +7,8 @@ operator.
         return SoftPool(**input.windows(window, semantics))
 
 The body gets checked values: an array as its type (TensorType) or as a map (Form), bool, int, float and Literal as
-such, for other annotations what their kind (`kinds.py`) reads, and else what the caller gave. From the record come
+such, for other annotations what their kind (`kinds.py`) reads, and else what the caller gave. A dataclass stands for
+its fields. A body under `composed` gets the arrays themselves and runs other functions on them. From the record come
 
 - the function that callers see, with `out`, `threads` and, for maps, `layout` among its keywords. Its own code is one
   call of the dispatcher, so that a second call costs what it would cost if it were written by hand;
@@ -18,9 +19,10 @@ such, for other annotations what their kind (`kinds.py`) reads, and else what th
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from cenote.functional.arguments import (
@@ -35,8 +37,21 @@ from cenote.functional.arguments import (
     operation_on,
     plain,
 )
-from cenote.functional.dispatch import call
-from cenote.functional.kinds import ANY, ArrayKind, Early, Flag, Hidden, Kind, MapKind, Real, Whole, Word
+from cenote.functional.dispatch import call, named
+from cenote.functional.kinds import (
+    ANY,
+    ArrayKind,
+    ArraysKind,
+    Early,
+    Flag,
+    Hidden,
+    Kind,
+    MapKind,
+    Real,
+    Way,
+    Whole,
+    Word,
+)
 from cenote.ops.base import Op
 
 Made = TypeVar("Made", bound=Callable[..., Any])
@@ -81,26 +96,40 @@ def _kind_of(text: str, names: dict[str, Any]) -> Any:
     return next((each for each in getattr(found, "__metadata__", ()) if isinstance(each, Kind)), ANY)
 
 
+def _group(name: str, group: type, keyword: bool) -> Iterator[FunctionParameter]:
+    """The fields of a dataclass as parameters."""
+    for each in dataclasses.fields(group):
+        default = () if each.default is dataclasses.MISSING else (each.default,)
+        (read,) = _parameter(each.name, str(each.type), keyword, default, vars(sys.modules[group.__module__]))
+        yield replace(read, group=(name, group))
+
+
+def _parameter(
+    name: str, written: str, keyword: bool, default: tuple[Any, ...], names: dict[str, Any]
+) -> Iterator[FunctionParameter]:
+    """The parameter of an annotation, or those that a dataclass stands for."""
+    base = written.removesuffix(" | None")
+    kind = _kind_of(base, names)
+    if isinstance(kind, type):
+        yield from _group(name, kind, keyword)
+        return
+    if default and isinstance(default[0], Semantics):
+        default = (default[0].name,)
+    yield FunctionParameter(name, written.replace(base, kind.text or base), kind, keyword, default)
+
+
 def parameters_of(body: Callable[..., Any]) -> Iterator[FunctionParameter]:
-    """Read a body's signature. A dataclass stands for its fields."""
-    code, texts, names = body.__code__, body.__annotations__, body.__globals__
-    positional = code.co_varnames[: code.co_argcount]
-    defaults = dict(zip(reversed(positional), reversed(body.__defaults__ or ()), strict=False))
+    """Read a body's signature."""
+    code, positional = body.__code__, body.__code__.co_argcount
+    names = code.co_varnames[: positional + code.co_kwonlyargcount]
+    values = body.__defaults__ or ()
+    defaults = dict(zip(names[positional - len(values) : positional], values, strict=True))
     defaults |= body.__kwdefaults__ or {}
-    for place, name in enumerate(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
-        written = texts[name]
-        base = written.removesuffix(" | None")
-        kind = _kind_of(base, names)
-        if isinstance(kind, type):
-            for each in dataclasses.fields(kind):
-                default = () if each.default is dataclasses.MISSING else (each.default,)
-                yield FunctionParameter(each.name, str(each.type), default=default, group=(name, kind))
-            continue
-        text = written if not kind.text else written.replace(base, kind.text)
+    for place, name in enumerate(names):
         default = (defaults[name],) if name in defaults else ()
-        if default and isinstance(default[0], Semantics):
-            default = (default[0].name,)
-        yield FunctionParameter(name, text, kind, place >= len(positional), default)
+        yield from _parameter(
+            name, body.__annotations__[name], place >= positional, default, body.__globals__
+        )
 
 
 # ---- the record -----------------------------------------------------------------------------------------------------
@@ -116,10 +145,13 @@ class Record:
     arrays    makes the operator's arrays of those that are given, by name, and of other arguments; `where` is the
               function's name, `rank` that of the record
     target    finds where the result goes in the same way; by default that is `out`
+    first     the array whose kind the result has, where that is not the first parameter
+    then      makes what callers get of the result
+    composed  the body runs other functions on the arrays; it makes no operator
     """
 
     name: str
-    body: Callable[..., Op | Operation]
+    body: Callable[..., Any]
     parameters: tuple[FunctionParameter, ...]
     doc: str | None
     rank: int | None = None
@@ -129,10 +161,18 @@ class Record:
     out: str = "A | None"
     arrays: Callable[..., tuple[Any, ...]] | None = None
     target: Callable[..., Any] | None = None
+    first: str = ""
+    then: Callable[[Any], Any] | None = None
+    composed: bool = False
 
     def of(self, kind: type[Kind]) -> tuple[FunctionParameter, ...]:
         """The parameters of a kind."""
         return tuple(each for each in self.parameters if isinstance(each.kind, kind))
+
+    @cached_property
+    def operands(self) -> tuple[FunctionParameter, ...]:
+        """The arrays, in the order in which they are handed over."""
+        return tuple(sorted(self.of(ArrayKind), key=lambda each: each.name != self.first))
 
     @cached_property
     def layout(self) -> tuple[FunctionParameter, ...]:
@@ -163,58 +203,90 @@ class Record:
         """The number of spatial axes of a call."""
         return layout_rank(where, layout) if self.rank is None and self.layout else self.rank or 0
 
-    def parse(self, types: Types, where: str, *values: object) -> Operation:
-        """The operation for inputs of these types and the arguments' values."""
-        given = dict(zip((each.name for each in self.arguments), values, strict=True))
-        rank, left = self.rank_by(where, given.get("layout")), iter(types)
+    def read(self, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The body's arguments, made of what a caller gave for each parameter."""
+        rank = self.rank_by(where, given.get("layout"))
+        hidden = {"name": where, "rank": rank, "way": given.get("way")}
         read: dict[str, Any] = {}
         groups: dict[tuple[str, type], dict[str, object]] = {}
         for each in self.parameters:
             kind, value = each.kind, given.get(each.name)
             if isinstance(kind, MapKind):
-                read[each.name] = form(where, next(left), rank, given["layout"], kind.plain)
-            elif isinstance(kind, ArrayKind):
-                read[each.name] = next(left, None)
+                read[each.name] = form(where, given[each.name], rank, given["layout"], kind.plain)
             elif isinstance(kind, Hidden):
-                read[each.name] = where if kind.text == "name" else rank
-            elif each.group:
-                groups.setdefault(each.group, {})[each.name] = value
+                read[each.name] = hidden[kind.text]
             else:
-                read[each.name] = each.read(where, value)
-        read |= {name: made(**fields) for (name, made), fields in groups.items()}
+                into = groups.setdefault(each.group, {}) if each.group else read
+                into[each.name] = each.read(where, value)
+        return read | {name: made(**fields) for (name, made), fields in groups.items()}
+
+    def parse(self, types: Types, where: str, *values: object) -> Operation:
+        """The operation for inputs of these types and the arguments' values."""
+        given: dict[str, Any] = dict(zip((each.name for each in self.arguments), values, strict=True))
+        given |= zip((each.name for each in self.operands), types, strict=False)
+        given |= {each.name: types for each in self.of(ArraysKind)}
+        read = self.read(where, given)
         made = self.body(**read)
         if isinstance(made, Operation):
             return made
         first = read[self.parameters[0].name]
-        if isinstance(first, Form):
-            return operation_on(made, first)
-        return plain(made, *types)
+        return operation_on(made, first) if isinstance(first, Form) else plain(made, *types)
 
     @cached_property
     def function(self) -> Callable[..., Any]:
         """The function that callers see."""
-        values = (f"{each.kind.key}({each.name})" if each.kind.key else each.name for each in self.arguments)
-        out = "out" if any(each.name == "out" for each in self.signature()) else "None"
-        if self.target:
-            out = f"target({self.names_of(self.target)})"
-        line = f"call(parse, {self.in_arrays()}, ({', '.join((repr(self.name), *values))},), {out}, threads)"
-        names = {"call": call, "parse": self.parse, "as_tuple": as_tuple, "arrays": self.arrays}
-        names["target"] = self.target
-        return written(self.name, self.signature(), self.returns, line, names, self.body, self.doc)
+        shown = self.signature()
+        out = "out" if any(each.name == "out" for each in shown) else "None"
+        names: dict[str, Any] = {"call": call, "parse": self.parse, "as_tuple": as_tuple, "then": self.then}
+        names |= {"arrays": self.arrays, "target": self.target}
+        if self.composed:
+            names |= {"body": named(self.name, self.body), "Way": Way}
+            line = f"body({self.in_body(out, names)})"
+        else:
+            keys = (
+                f"{each.kind.key}({each.name})" if each.kind.key else each.name for each in self.arguments
+            )
+            if self.target:
+                out = f"target({self.names_of(self.target)})"
+            line = (
+                f"call(parse, {self.in_arrays()}, ({', '.join((repr(self.name), *keys))},), {out}, threads)"
+            )
+        line = f"then({line})" if self.then else line
+        return written(self.name, shown, self.returns, line, names, self.body, self.doc)
+
+    def in_body(self, out: str, names: dict[str, Any]) -> str:
+        """The arguments of a composed body, in the function's own code, which sees `names`."""
+        hidden = {"name": repr(self.name), "rank": repr(self.rank), "way": f"Way({out}, threads)"}
+        groups: dict[str, list[str]] = {"": []}
+        for each in self.parameters:
+            name, group = each.name, each.group[0] if each.group else ""
+            value = hidden[each.kind.text] if isinstance(each.kind, Hidden) else name
+            if type(each.kind) not in (Kind, Hidden):
+                names[f"read_{name}"] = each.kind.read
+                value = f"read_{name}({self.name!r}, {name!r}, {name})"
+                value = f"None if {name} is None else {value}" if each.optional else value
+            groups.setdefault(group, []).append(f"{name}={value}")
+            if each.group:
+                names[each.group[1].__name__] = each.group[1]
+        kinds = {each.group for each in self.parameters if each.group}
+        made = (f"{name}={kind.__name__}({', '.join(groups[name])})" for name, kind in kinds)
+        return ", ".join((*groups[""], *made))
 
     def names_of(self, early: Callable[..., Any]) -> str:
-        """The arguments of a function that runs with each call, by its own parameters' names."""
-        known = {"where": repr(self.name), "rank": repr(self.rank)}
+        """The arguments of a function that runs with each call, by its own parameters' names: all but the last, where
+        the function has no such parameter."""
+        known = {each.name: each.name for each in self.signature()}
+        known |= {"where": repr(self.name), "rank": repr(self.rank)}
         names = early.__code__.co_varnames[: early.__code__.co_argcount]
-        return ", ".join(known.get(name, name) for name in names)
+        return ", ".join(known[name] for name in names if name in known)
 
     def in_arrays(self) -> str:
         """The tuple of a call's arrays, in the function's own code."""
         if self.arrays:
             return f"arrays({self.names_of(self.arrays)})"
-        names = [each.name for each in self.of(ArrayKind)]
+        names = [each.name for each in self.operands]
         everything = f"({', '.join(names)},)"
-        if not self.of(ArrayKind)[-1].optional:
+        if not self.operands[-1].optional:
             return everything
         return f"({', '.join(names[:-1])},) if {names[-1]} is None else {everything}"
 
@@ -232,20 +304,22 @@ def public(made: Made) -> Made:
 
 def function(
     *, ranks: Sequence[int] = (), twins: str = "", **options: Any
-) -> Callable[[Callable[..., Op | Operation]], Callable[..., Any]]:
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make functions of a body. `ranks`: one for each number of spatial axes, whose names end in 1d, 2d and 3d; the
-    docstring is that for two axes, and `twins` that of the others. Other options are fields of Record."""
+    docstring is that for two axes, and `twins` that of the others. Other options are fields of Record. A function
+    whose name begins with an underscore is for others of its module; errors name it without."""
 
-    def made(body: Callable[..., Op | Operation]) -> Callable[..., Any]:
-        parameters = tuple(parameters_of(body))
+    def made(body: Callable[..., Any]) -> Callable[..., Any]:
+        name, parameters = body.__name__.lstrip("_"), tuple(parameters_of(body))
         if any(each.name == "return_indices" for each in parameters):
             options.update(returns="Any", out="A | tuple[A, A] | None")
-        records = [Record(body.__name__, body, parameters, body.__doc__, **options)]
+        records = [Record(name, body, parameters, body.__doc__, **options)]
+        if name != body.__name__:
+            return records[0].function
         if ranks:
             docs = {rank: body.__doc__ if rank == 2 else _twin(twins, rank) for rank in ranks}
             records = [
-                Record(f"{body.__name__}{rank}d", body, parameters, docs[rank], rank, **options)
-                for rank in ranks
+                Record(f"{name}{rank}d", body, parameters, docs[rank], rank, **options) for rank in ranks
             ]
         for record in records:
             RECORDS[record.name] = record
@@ -253,6 +327,10 @@ def function(
         return records[-1].function
 
     return made
+
+
+composed = partial(function, composed=True)
+"""Make a function of a body that runs other functions on the arrays; `way: Ways` tells it `out` and `threads`."""
 
 
 def _twin(doc: str, rank: int) -> str:

@@ -11,250 +11,236 @@ named twice, ArgumentError for a maximum of nothing.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError
-from cenote.core.types import is_float
-from cenote.functional.arguments import (
-    Operation,
-    Types,
-    accumulation,
-    flag,
-    real,
-    type_of,
-    whole,
-    whole_numbers,
-)
+from cenote.core.types import TensorType, is_float
+from cenote.functional.arguments import Operation, accumulation, given_array, type_of, whole_numbers
 from cenote.functional.bound import BoundOperator
-from cenote.functional.dispatch import call, composed
+from cenote.functional.dispatch import named
 from cenote.functional.elementwise import arithmetic as elementwise
 from cenote.functional.elementwise import unary
 from cenote.functional.elementwise.arithmetic import type_name
 from cenote.functional.elementwise.chains import fused
-from cenote.functional.record import public
-from cenote.functional.types import A, Accumulate
+from cenote.functional.kinds import Array, Early, Given, Kind, Name, Way, Ways
+from cenote.functional.record import composed, function
+from cenote.functional.types import Accumulate, DLPack
+from cenote.ops.base import Op
 from cenote.ops.checks import normalize_axis, unique_axes
-from cenote.ops.reduction import reduce as onnx
+from cenote.ops.reduction import reduce
 from cenote.ops.reduction.cumulative import CumProd, CumSum
 
-_OPS: dict[str, Any] = {
-    "sum": onnx.ReduceSum, "mean": onnx.ReduceMean, "prod": onnx.ReduceProd, "amax": onnx.ReduceMax,
-    "amin": onnx.ReduceMin, "l1": onnx.ReduceL1, "l2": onnx.ReduceL2, "logsumexp": onnx.ReduceLogSumExp,
-    "any": onnx.ReduceMax, "all": onnx.ReduceMin,  # sums and products of bool as bool
-}  # fmt: skip
+
+class _Axes(Kind):
+    """An axis, several, or None or () for all of them."""
+
+    def read(self, where: str, name: str, value: object) -> tuple[int, ...]:
+        return () if value is None else whole_numbers(where, name, value)
+
+
+Dims = Annotated[tuple[int, ...] | None, _Axes("Any")]
+Dtype = Annotated[object, Early("Any")]
+"""The type that the input is converted to first."""
+
 _squared_distance = fused(lambda x, mean: (x - mean) * (x - mean))
 
 
-def parse_reduction(
-    types: Types, where: str, kind: str, dim: object, keepdim: object, accumulate: object = None
-) -> Operation:
-    """A reduction that ONNX has."""
-    (x,) = types
-    axes = _axes(where, dim, x.rank)
-    if kind in ("amax", "amin") and not x.size and any(x.shape[axis] == 0 for axis in axes):
-        raise ArgumentError(f"{where}: {x} has no elements along an axis that is reduced")
-    if kind == "mean" and not is_float(x.dtype):
-        raise DTypeError(f"{where}: type {x.dtype} is not a float type; give dtype='float32'")
-    shape = x.shape or (1,)
-    way = accumulation(where, accumulate, x.dtype)
-    op = _OPS[kind](axes if x.shape else (0,), False, accumulate=way)
-    kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(x.shape))
-    removed = tuple(extent for axis, extent in enumerate(x.shape) if axis not in axes)
-    return Operation(op, (shape,), (kept if flag(where, "keepdim", keepdim) else removed,))
+@dataclass(frozen=True)
+class Over:
+    """The axes that are reduced, and whether they stay as axes of one element."""
 
+    dim: Dims = None
+    keepdim: bool = False
 
-def _axes(where: str, dim: object, rank: int) -> tuple[int, ...]:
-    if dim is None or (isinstance(dim, list | tuple) and not dim):
-        return tuple(range(rank))
-    axes = unique_axes(where, whole_numbers(where, "dim", dim), max(rank, 1))
-    return axes if rank else ()
+    def axes(self, where: str, rank: int) -> tuple[int, ...]:
+        """The axes by their numbers."""
+        axes = unique_axes(where, self.dim, max(rank, 1)) if self.dim else tuple(range(rank))
+        return axes if rank else ()
 
 
 def _reduced(
-    where: str, kind: str, x: Any, dim: Any, keepdim: bool, out: Any, threads: int | None, dtype: Any = None,
-    accumulate: Any = None,
-) -> Any:  # fmt: skip
-    if dtype is not None:
-        x = elementwise.to(x, type_name(where, dtype), threads=threads)
-        if type_of(where, "input", x) == np.bool_:
-            kind = {"sum": "any", "prod": "all"}.get(kind, kind)
-    elif kind in ("sum", "prod"):
-        own = type_of(where, "input", x)
+    where: str, kind: type[reduce.Reduction], x: TensorType, over: Over, accumulate: str | None = None
+) -> Operation:
+    """A reduction along some axes; an array without axes counts as a list of one."""
+    axes = over.axes(where, x.rank)
+    if where in ("amax", "amin") and any(x.shape[axis] == 0 for axis in axes):
+        raise ArgumentError(f"{where}: {x} has no elements along an axis that is reduced")
+    op = kind(axes if x.rank else (0,), False, accumulate=accumulation(where, accumulate, x.dtype))
+    kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(x.shape))
+    removed = tuple(extent for axis, extent in enumerate(x.shape) if axis not in axes)
+    return Operation(op, (x.shape or (1,),), (kept if over.keepdim else removed,))
+
+
+def _converted(where: str, input: DLPack, dtype: object, threads: int | None) -> tuple[DLPack, ...]:
+    """The input in the type that is asked for."""
+    if dtype is None:
+        return (input,)
+    return (named(where, elementwise.to)(input, type_name(where, dtype), threads=threads),)
+
+
+def _widened(
+    where: str, input: DLPack, dtype: object, threads: int | None, accumulate: object = None
+) -> tuple[DLPack, ...]:
+    """The input in the type that is asked for, or integers and bool as int64."""
+    own = None if dtype is not None else type_of(where, "input", input)
+    if own is not None:
         accumulation(where, accumulate, own)
-        if not is_float(own) and own != np.int64:
-            x = elementwise.to(x, "int64", threads=threads)
-    return call(parse_reduction, (x,), (where, kind, dim, keepdim, accumulate), out, threads)
+    whole = own is not None and not is_float(own) and own != np.int64
+    return _converted(where, input, "int64" if whole else dtype, threads)
 
 
-@public
-@composed
+def _floats(where: str, input: DLPack, threads: int | None) -> tuple[DLPack, ...]:
+    """The input, integers as float32."""
+    whole = not is_float(type_of(where, "input", input))
+    return _converted(where, input, "float32" if whole else None, threads)
+
+
+@function(arrays=_widened)
 def sum(  # torch's name
-    input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
-    threads: int | None = None, accumulate: Accumulate | None = None,
-) -> A:  # fmt: skip
+    where: Name, input: Array, over: Over, *, dtype: Dtype = None, accumulate: Accumulate | None = None
+) -> Operation:
     """Sum along axes; of nothing 0."""
-    return cast(A, _reduced("sum", "sum", input, dim, keepdim, out, threads, dtype, accumulate))
+    # With dtype bool the sum is "or", as the product is "and".
+    kind = reduce.ReduceMax if input.dtype == np.bool_ else reduce.ReduceSum
+    return _reduced(where, kind, input, over, accumulate)
 
 
-@public
-@composed
+@function(arrays=_converted)
 def mean(
-    input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
-    threads: int | None = None, accumulate: Accumulate | None = None,
-) -> A:  # fmt: skip
+    where: Name, input: Array, over: Over, *, dtype: Dtype = None, accumulate: Accumulate | None = None
+) -> Operation:
     """Arithmetic mean along axes, of floats; of nothing NaN."""
-    return cast(A, _reduced("mean", "mean", input, dim, keepdim, out, threads, dtype, accumulate))
+    if not is_float(input.dtype):
+        raise DTypeError(f"{where}: type {input.dtype} is not a float type; give dtype='float32'")
+    return _reduced(where, reduce.ReduceMean, input, over, accumulate)
 
 
-@public
-@composed
-def prod(
-    input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
-    threads: int | None = None,
-) -> A:  # fmt: skip
+@function(arrays=_widened)
+def prod(where: Name, input: Array, over: Over, *, dtype: Dtype = None) -> Operation:
     """Product along an axis (torch takes one; several will do); of nothing 1."""
-    return cast(A, _reduced("prod", "prod", input, dim, keepdim, out, threads, dtype))
+    return _reduced(where, reduce.ReduceMin if input.dtype == np.bool_ else reduce.ReduceProd, input, over)
 
 
-@public
-def amax(
-    input: A, dim: Any = (), keepdim: bool = False, *, out: A | None = None, threads: int | None = None
-) -> A:
+@function()
+def amax(where: Name, input: Array, dim: Dims = (), keepdim: bool = False) -> Operation:
     """Largest along axes; NaN where one is NaN."""
-    return cast(A, _reduced("amax", "amax", input, dim, keepdim, out, threads))
+    return _reduced(where, reduce.ReduceMax, input, Over(dim, keepdim))
 
 
-@public
-def amin(
-    input: A, dim: Any = (), keepdim: bool = False, *, out: A | None = None, threads: int | None = None
-) -> A:
+@function()
+def amin(where: Name, input: Array, dim: Dims = (), keepdim: bool = False) -> Operation:
     """Smallest along axes; NaN where one is NaN."""
-    return cast(A, _reduced("amin", "amin", input, dim, keepdim, out, threads))
+    return _reduced(where, reduce.ReduceMin, input, Over(dim, keepdim))
 
 
-def _wide(x: Any, where: str, threads: int | None, accumulate: Any = None) -> tuple[Any, np.dtype[Any]]:
-    """Floats of 16 bits as float32, or all as float64: what several passes keep between them."""
-    dtype = type_of(where, "input", x)
+@function(arrays=_floats)
+def logsumexp(where: Name, input: Array, dim: Dims, keepdim: bool = False) -> Operation:
+    """log(sum exp(input)) along axes, without overflow; of integers as float32."""
+    return _reduced(where, reduce.ReduceLogSumExp, input, Over(dim, keepdim))
+
+
+# ---- in several steps -----------------------------------------------------------------------------------------------
+
+
+def _wide(where: str, input: DLPack, accumulate: str | None, way: Way) -> tuple[DLPack, np.dtype[Any]]:
+    """Floats of 16 bits as float32, or all as float64, as several passes keep them; and the input's own type."""
+    dtype = type_of(where, "input", input)
     if not is_float(dtype):
         raise DTypeError(f"{where}: type {dtype} is not a float type; cast the input to float32 first")
     if accumulation(where, accumulate, dtype) == "float64" and dtype.itemsize < 8:
-        return elementwise.to(x, "float64", threads=threads), dtype
-    return (elementwise.to(x, "float32", threads=threads) if dtype.itemsize < 4 else x), dtype
+        return elementwise.to(input, "float64", threads=way.threads), dtype
+    return (elementwise.to(input, "float32", threads=way.threads) if dtype.itemsize < 4 else input), dtype
 
 
-def _spread(
-    where: str,
-    x: Any,
-    dim: Any,
-    correction: Any,
-    keepdim: bool,
-    threads: int | None,
-    accumulate: Any,
-    room: Any,
-) -> Any:
-    """The variance. `room`: an array for the distances from the mean, which may be x."""
-    count = math.prod(x.shape[axis] for axis in _axes(where, dim, len(x.shape)))
-    freedom = max(0.0, count - real(where, "correction", correction))
-    ways = {"threads": threads, "accumulate": accumulate}
-    distances = _squared_distance(x, mean(x, dim, True, **ways), out=room, threads=threads)
-    return elementwise.div(sum(distances, dim, keepdim, **ways), freedom, threads=threads)
+@dataclass(frozen=True)
+class Spread:
+    """The arguments of var and std that are keywords."""
+
+    correction: float = 1
+    keepdim: bool = False
+    accumulate: Accumulate | None = None
+
+    def of(self, where: str, input: DLPack, dim: Dims, way: Way) -> tuple[DLPack, np.dtype[Any]]:
+        """The variance, and the input's type."""
+        ways = {"threads": way.threads, "accumulate": self.accumulate}
+        wide, dtype = _wide(where, input, self.accumulate, way)
+        shape = given_array(where, "input", wide)[0].shape
+        count = math.prod(shape[axis] for axis in Over(dim).axes(where, len(shape)))
+        room = None if wide is input else wide  # a copy of our own
+        distances = _squared_distance(wide, mean(wide, dim, True, **ways), out=room, threads=way.threads)
+        total, freedom = sum(distances, dim, self.keepdim, **ways), max(0.0, count - self.correction)
+        return elementwise.div(total, freedom, threads=way.threads), dtype
 
 
-@public
-@composed
-def var(
-    input: A, dim: Any = None, *, correction: float = 1, keepdim: bool = False, out: A | None = None,
-    threads: int | None = None, accumulate: Accumulate | None = None,
-) -> A:  # fmt: skip
+@composed()
+def var(where: Name, input: Given, dim: Dims = None, *, spread: Spread, way: Ways) -> DLPack:
     """Variance along axes: the squared distances from the mean, added and divided by their number less `correction`
     (not below 0; NaN for one element). Takes as much memory as the input for the time of the call (with
     accumulate="float64" as an input of float64)."""
-    wide, dtype = _wide(input, "var", threads, accumulate)
-    room = None if wide is input else wide  # a copy of our own
-    made = _spread("var", wide, dim, correction, keepdim, threads, accumulate, room)
-    return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
+    made, dtype = spread.of(where, input, dim, way)
+    return elementwise.to(made, dtype, out=way.out, threads=way.threads)
 
 
-@public
-@composed
-def std(
-    input: A, dim: Any = None, *, correction: float = 1, keepdim: bool = False, out: A | None = None,
-    threads: int | None = None, accumulate: Accumulate | None = None,
-) -> A:  # fmt: skip
+@composed()
+def std(where: Name, input: Given, dim: Dims = None, *, spread: Spread, way: Ways) -> DLPack:
     """Square root of `var`."""
-    wide, dtype = _wide(input, "std", threads, accumulate)
-    room = None if wide is input else wide  # a copy of our own
-    made = unary.sqrt(
-        _spread("std", wide, dim, correction, keepdim, threads, accumulate, room), threads=threads
-    )
-    return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
+    made, dtype = spread.of(where, input, dim, way)
+    return elementwise.to(unary.sqrt(made, threads=way.threads), dtype, out=way.out, threads=way.threads)
 
 
-@public
-@composed
+@function()
+def _norm(where: Name, input: Array, p: float, over: Over, *, accumulate: Accumulate | None) -> Operation:
+    kind = reduce.ReduceL1 if p == 1 else reduce.ReduceL2
+    return _reduced(where, kind, input, over, accumulate)
+
+
+@composed()
 def norm(
-    input: A, p: float = 2, dim: Any = None, keepdim: bool = False, *, out: A | None = None,
-    threads: int | None = None, accumulate: Accumulate | None = None,
-) -> A:  # fmt: skip
+    where: Name,
+    input: Given,
+    p: float = 2,
+    over: Over = Over(),
+    *,
+    accumulate: Accumulate | None = None,
+    way: Ways,
+) -> DLPack:
     """(sum |input|^p)^(1/p) along axes: of vectors for every dim. p may be infinite (largest or smallest |input|) and 0
     (how many differ from 0)."""
-    order = real("norm", "p", p)
-    if order in (1.0, 2.0):
-        kind = "l1" if order == 1.0 else "l2"
-        _wide(input, "norm", threads)
-        made = _reduced("norm", kind, input, dim, keepdim, out, threads, accumulate=accumulate)
-        return cast(A, made)
-    wide, dtype = _wide(input, "norm", threads, accumulate)
-    size = elementwise.abs(wide, threads=threads)
-    if math.isinf(order):
-        made = (amax if order > 0 else amin)(size, dim, keepdim, threads=threads)
-    elif order == 0:
-        made = sum(elementwise.ne(size, 0, threads=threads), dim, keepdim, dtype=dtype, threads=threads)
+    direct = p in (1.0, 2.0)
+    wide, dtype = _wide(where, input, None if direct else accumulate, way)
+    axes, ways = (over.dim, over.keepdim), {"threads": way.threads}
+    if direct:
+        return _norm(input, p, *axes, accumulate=accumulate, out=way.out, **ways)
+    size = elementwise.abs(wide, **ways)
+    if math.isinf(p):
+        made = (amax if p > 0 else amin)(size, *axes, **ways)
+    elif p == 0:
+        made = sum(elementwise.ne(size, 0, **ways), *axes, dtype=dtype, **ways)
     else:
-        powers = elementwise.pow(size, order, threads=threads)
-        total = sum(powers, dim, keepdim, threads=threads, accumulate=accumulate)
-        made = elementwise.pow(total, 1.0 / order, threads=threads)
-    return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
+        total = sum(elementwise.pow(size, p, **ways), *axes, accumulate=accumulate, **ways)
+        made = elementwise.pow(total, 1.0 / p, **ways)
+    return elementwise.to(made, dtype, out=way.out, **ways)
 
 
-@public
-@composed
-def logsumexp(
-    input: A, dim: Any, keepdim: bool = False, *, out: A | None = None, threads: int | None = None
-) -> A:
-    """log(sum exp(input)) along axes, without overflow; of integers as float32."""
-    if not is_float(type_of("logsumexp", "input", input)):
-        input = elementwise.to(input, "float32", threads=threads)
-    return cast(A, _reduced("logsumexp", "logsumexp", input, dim, keepdim, out, threads))
+# ---- running --------------------------------------------------------------------------------------------------------
 
 
-@public
-@composed
-def cumsum(input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None) -> A:
-    """Sum of the elements up to each place along an axis."""
-    return cast(A, _running("cumsum", input, dim, dtype, out, threads))
-
-
-@public
-@composed
-def cumprod(input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None) -> A:
-    """Product of the elements up to each place along an axis."""
-    return cast(A, _running("cumprod", input, dim, dtype, out, threads))
-
-
-def _running(where: str, x: Any, dim: Any, dtype: Any, out: Any, threads: int | None) -> Any:
-    if dtype is not None:
-        x = elementwise.to(x, type_name(where, dtype), threads=threads)
-    elif not is_float(type_of(where, "input", x)):
-        x = elementwise.to(x, "int64", threads=threads)
-    return call(parse_running, (x,), (where, dim), out, threads)
-
-
-def parse_running(types: Types, where: str, dim: object) -> Operation:
-    """A running sum or product."""
-    (x,) = types
-    axis = normalize_axis(where, whole(where, "dim", dim), max(x.rank, 1))
-    op = (CumSum if where == "cumsum" else CumProd)()
+def _running(where: str, op: Op, x: TensorType, dim: int) -> Operation:
+    """A running sum or product; an array without axes counts as a list of one."""
+    axis = normalize_axis(where, dim, max(x.rank, 1))
     return Operation(BoundOperator(op, {1: np.array(axis, np.int64)}), (x.shape or (1,),), (x.shape,))
+
+
+@function(arrays=_widened)
+def cumsum(where: Name, input: Array, dim: int, *, dtype: Dtype = None) -> Operation:
+    """Sum of the elements up to each place along an axis."""
+    return _running(where, CumSum(), input, dim)
+
+
+@function(arrays=_widened)
+def cumprod(where: Name, input: Array, dim: int, *, dtype: Dtype = None) -> Operation:
+    """Product of the elements up to each place along an axis."""
+    return _running(where, CumProd(), input, dim)

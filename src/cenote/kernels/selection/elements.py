@@ -125,7 +125,8 @@ class _Scatter(KernelSpec):
 
     @property
     def element(self) -> Scalar:
-        return bits_of(self.dtype) if self.reduction == "none" else Scalar.of(self.dtype)
+        as_bits = self.reduction == "none" or self.dtype == np.bool_
+        return bits_of(self.dtype) if as_bits else Scalar.of(self.dtype)
 
     def pointers(self) -> tuple[Parameter, ...]:
         return (

@@ -147,7 +147,7 @@ def scatter_lowerings(
     x, indices, updates = (present(kind) for kind in inputs)
     if not (can_copy(x.dtype) and updates.size and indices.size and x.rank):
         return
-    if reduction != "none" and x.dtype.kind in "bc":
+    if reduction != "none" and x.dtype.kind == "c":
         return
     inner = 1 if axis is not None else prod(x.shape[indices.shape[-1] :])
     items = scatter_items(inner)[0] if axis is None else elements_items(x, indices, axis)

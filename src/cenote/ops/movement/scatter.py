@@ -90,6 +90,8 @@ class ScatterElements(Op):
         outside = (seeded((1, 5)), np.array([[7, -1, 2]], np.int64), seeded((1, 3), 2))
         for mode in ("clip", "wrap", "zero"):
             yield Sample(ScatterElements(1, "add", mode, False), outside, mode)
+        bools = (seeded((3, 70)) > 0, places[1], seeded((2, 70), 1) > 0)
+        yield Sample(ScatterElements(0, "max"), bools, "bools")
         none = (seeded((3,), dtype=np.int8), int64s(()), seeded((0,), dtype=np.int8))
         yield Sample(ScatterElements(), none, "no updates")
 
@@ -190,7 +192,8 @@ class TensorScatter(Op):
 def _checked(op: str, reduction: str, data: TensorType, updates: TensorType) -> TensorType:
     one_of(op, "reduction", reduction, REDUCTIONS)
     require_same_dtype(op, data, updates)
-    if reduction != "none" and not (is_float(data.dtype) or data.dtype.kind in "iu"):
+    bools = data.dtype.kind == "b" and reduction in ("max", "min")
+    if not (reduction == "none" or bools or is_float(data.dtype) or data.dtype.kind in "iu"):
         raise DTypeError(f"{op}: reduction {reduction} is not defined for {data.dtype}")
     return TensorType(data.dtype, data.shape)
 
