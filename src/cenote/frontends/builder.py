@@ -19,6 +19,7 @@ from cenote.graph.graph import Graph, Node
 from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired
 from cenote.ops.elementwise.cast import Cast, converted
+from cenote.ops.movement.reshape import Identity
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -40,6 +41,27 @@ def decoded(decode: Callable[[S], T], site: S) -> T:
         raise
     except (TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise ModelError(f"its inputs or attributes do not fit ({error})") from error
+
+
+def operator_of(imported: Imported) -> tuple[Op, tuple[int | Array | Op | None, ...] | None]:
+    """Return the operator of a node, and the wiring of its inputs where it is not the node's. Raises ModelError for
+    attributes that do not fit."""
+    key = f"{imported.domain}.{imported.op}" if imported.domain else imported.op
+    try:
+        made = DECODERS[key](imported)
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+        if isinstance(error, CenoteError):
+            raise
+        raise ModelError(f"{key}: an attribute's value does not fit ({error})") from error
+    return (made.op, made.inputs) if isinstance(made, Rewired) else (made, None)
+
+
+def trimmed(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names without absent ones at the end."""
+    count = len(names)
+    while count and not names[count - 1]:
+        count -= 1
+    return tuple(names[:count])
 
 
 class GraphBuilder:
@@ -75,6 +97,10 @@ class GraphBuilder:
         # Maybe a view: only constants that the graph keeps are copied to contiguous memory.
         self.constants[made] = np.asarray(value)
         return made
+
+    def integers(self, value: int | Sequence[int] | Array) -> str:
+        """Add a constant of one or more int64."""
+        return self.constant(np.array(value, np.int64))
 
     def known(self, value: str) -> Array | None:
         """Return the content of a constant; None for any other value."""
@@ -128,17 +154,10 @@ class GraphBuilder:
             outputs=len(names),
             constants={i: self.constants[value] for i, value in enumerate(inputs) if value in self.constants},
         )
-        key = f"{domain}.{op}" if domain else op
-        try:
-            decoded = DECODERS[key](imported)
-        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
-            if isinstance(error, CenoteError):
-                raise
-            raise ModelError(f"{op}: an attribute's value does not fit ({error})") from error
-        if isinstance(decoded, Rewired):
-            inputs = [self._wired(item, inputs) for item in decoded.inputs]
-            decoded = decoded.op
-        return self.add_op(decoded, inputs, names)
+        made, wiring = operator_of(imported)
+        if wiring is not None:
+            inputs = [self._wired(item, inputs) for item in wiring]
+        return self.add_op(made, inputs, names)
 
     def _wired(self, item: int | Array | Op | None, inputs: Sequence[str]) -> str:
         if item is None:
@@ -149,15 +168,13 @@ class GraphBuilder:
 
     def add_op(self, op: Op, inputs: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
         """Add a node of an operator; results of small constants are computed now."""
-        operands = list(inputs)
-        while operands and not operands[-1]:
-            operands.pop()
+        operands = trimmed(inputs)
         made = tuple(self.name(name or f"{self.label or op.name}/{op.name}") for name in names)
         folded = self._fold(op, operands)
         if folded is not None:
             self.constants.update(zip(made, folded, strict=False))
         else:
-            self.nodes.append(Node(op, tuple(operands), made, self.label))
+            self.nodes.append(Node(op, operands, made, self.label))
         return made
 
     def _fold(self, op: Op, inputs: Sequence[str]) -> Sequence[Array] | None:
@@ -177,9 +194,7 @@ class GraphBuilder:
                 names.append(value)
                 continue
             names.append(self.name(wanted))
-            identity = DECODERS["Identity"](Imported("Identity", "", OPSET, {}, (True,), 1))
-            assert isinstance(identity, Op)
-            self.nodes.append(Node(identity, (value,), (names[-1],)))
+            self.nodes.append(Node(Identity(), (value,), (names[-1],)))
         used = {value for node in self.nodes for value in node.inputs} | set(names)
         self.constants = {value: content for value, content in self.constants.items() if value in used}
         # One by one, so that each original is freed when its copy is made.
@@ -207,4 +222,4 @@ def reshaped(builder: GraphBuilder, value: str, shape: Sequence[int], name: str 
     content = builder.known(value)
     if content is not None:
         return builder.constant(content.reshape(shape), name or f"{value}/reshaped")
-    return builder.add("Reshape", value, builder.constant(np.array(shape, np.int64)), name=name, allowzero=1)
+    return builder.add("Reshape", value, builder.integers(shape), name=name, allowzero=1)

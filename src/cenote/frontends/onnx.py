@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from cenote.core.errors import CenoteError, InputError, MissingFileError, ModelError, UnsupportedError
 from cenote.core.files import reading
-from cenote.core.types import Declared, Dimension
+from cenote.core.types import Declared
 from cenote.frontends.imported import Ends, ImportedModel
 from cenote.frontends.onnx_nodes import OnnxImporter
 from cenote.frontends.onnx_order import where
 from cenote.frontends.onnx_outputs import declared_outputs
 from cenote.frontends.onnx_schema import STANDARD, check_opset, domain_of, opset_range
 from cenote.frontends.onnx_scope import OnnxScope
-from cenote.frontends.onnx_tensors import Tensors, dtype_of
+from cenote.frontends.onnx_tensors import Tensors, dtype_of, shape_of
 from cenote.frontends.onnx_wire import split
 from cenote.frontends.wire import ByteSource, BytesSource, FileSource
 from cenote.graph.graph import Graph
@@ -220,8 +220,7 @@ def _declared(value: Any, what: str) -> Declared:
             "of them"
         )
     tensor = value.type.tensor_type
-    shape = tuple(_dimension(d) for d in tensor.shape.dim) if tensor.HasField("shape") else None
-    return Declared(value.name, dtype_of(tensor.elem_type, what), shape)
+    return Declared(value.name, dtype_of(tensor.elem_type, what), shape_of(tensor))
 
 
 def _container(value: Any, what: str) -> Declared:
@@ -236,13 +235,6 @@ def _container(value: Any, what: str) -> Declared:
         raise UnsupportedError(f"{what} holds something else than dense tensors, which is not supported")
     element = dtype_of(inner.tensor_type.elem_type, what).name if inner.tensor_type.elem_type else ""
     return Declared(value.name, np.dtype(object), (), form, element)
-
-
-def _dimension(dimension: Any) -> Dimension:
-    """Return a size, a name, or None; some exporters write -1 for unknown."""
-    if dimension.HasField("dim_value"):
-        return int(dimension.dim_value) if dimension.dim_value >= 0 else None
-    return dimension.dim_param or None
 
 
 def model_of_node(node: onnx.NodeProto, inputs: Sequence[NDArray[Any]], opset: int | None) -> onnx.ModelProto:

@@ -8,8 +8,9 @@ from typing import Any
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.types import Array, Declared
+from cenote.frontends.builder import trimmed
 from cenote.frontends.onnx_scope import Adder, OnnxScope
-from cenote.frontends.onnx_tensors import attribute_value, dtype_of
+from cenote.frontends.onnx_tensors import attribute_value, dtype_of, shape_of
 from cenote.graph.conditional import branch_node, refusal
 from cenote.graph.graph import Node
 from cenote.graph.loops import Body, ControlFlow, Loop, Scan, SequenceMap
@@ -191,20 +192,6 @@ def _declared(value: Any) -> Declared | None:
     if value.type.WhichOneof("value") != "tensor_type" or not value.type.tensor_type.elem_type:
         return None
     tensor = value.type.tensor_type
-    shape = (
-        tuple(
-            int(d.dim_value) if d.HasField("dim_value") and d.dim_value >= 0 else None
-            for d in tensor.shape.dim
-        )
-        if tensor.HasField("shape")
-        else None
-    )
+    shape = shape_of(tensor)
+    shape = None if shape is None else tuple(n if isinstance(n, int) else None for n in shape)
     return Declared(value.name, dtype_of(tensor.elem_type, f"output '{value.name}' of a body"), shape)
-
-
-def trimmed(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names without absent ones at the end."""
-    count = len(names)
-    while count and not names[count - 1]:
-        count -= 1
-    return tuple(names[:count])

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.types import Array
-from cenote.frontends.builder import PRIVATE
+from cenote.frontends.builder import PRIVATE, trimmed
 
 MICROSOFT = "com.microsoft"
 # Version of the standard operators below.
@@ -46,16 +46,21 @@ class Writer:
     def refuse(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"{self.kind}: {what} is not supported")
 
-    def op(self, kind: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: Any) -> Any:
-        """Add a node; return its output's name, or a list of several."""
+    def op(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """Add a node; return its output's name. Absent inputs at the end are left out."""
+        return self.several(kind, 1, *inputs, domain=domain, **attributes)[0]
+
+    def several(
+        self, kind: str, outputs: int, *inputs: str, domain: str = "", **attributes: Any
+    ) -> list[str]:
+        """Add a node of several outputs; return their names."""
         names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
         present = {name: value for name, value in attributes.items() if value is not None}
-        self.nodes.append(helper.make_node(kind, inputs, names, domain=domain, **present))
-        return names[0] if outputs == 1 else names
+        self.nodes.append(helper.make_node(kind, trimmed(inputs), names, domain=domain, **present))
+        return names
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
-        made: str = self.op("Constant", value=numpy_helper.from_array(np.asarray(value, dtype)))
-        return made
+        return self.op("Constant", value=numpy_helper.from_array(np.asarray(value, dtype)))
 
     def passed(self, *names: str) -> dict[str, Any]:
         """Return attributes that are passed on unchanged, where they are present."""
@@ -71,24 +76,19 @@ class Writer:
 
     def dequantized(self, index: int) -> str:
         """Return input `index` with the scale and zero point behind it, as floats."""
-        x, scale, zero = (self.input(index + i) for i in range(3))
-        made: str = self.op("DequantizeLinear", x, scale, *([zero] if zero else []))
-        return made
+        return self.op("DequantizeLinear", *(self.input(index + i) for i in range(3)))
 
     def quantized(self, x: str, index: int, like: str) -> str:
         """Return x quantised by the scale at `index` and the zero point behind it; without one 0, in the type of
         `like`."""
         zero = self.input(index + 1) or self.op("CastLike", self.constant(0, np.int32), like)
-        made: str = self.op("QuantizeLinear", x, self.input(index), zero)
-        return made
+        return self.op("QuantizeLinear", x, self.input(index), zero)
 
     def channels_first(self, x: str, rank: int) -> str:
-        made: str = self.op("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])
-        return made
+        return self.op("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])
 
     def channels_last(self, x: str, rank: int) -> str:
-        made: str = self.op("Transpose", x, perm=[0, *range(2, rank), 1])
-        return made
+        return self.op("Transpose", x, perm=[0, *range(2, rank), 1])
 
 
 def written_out(node: Any, attributes: Mapping[str, Any]) -> Any | None:
@@ -126,23 +126,11 @@ def _activated(w: Writer, x: str, kind: str, parameters: Sequence[float]) -> str
         return x
     if kind == "Clip":
         low, high = parameters
-        return str(w.op("Clip", x, w.constant(low), w.constant(high)))
+        return w.op("Clip", x, w.constant(low), w.constant(high))
     if kind in ("Relu", "Sigmoid", "Tanh", "HardSwish") or kind in names:
         given: dict[str, Any] = dict(zip(names.get(kind, ()), map(float, parameters), strict=False))
-        return str(w.op(kind, x, **given))
+        return w.op(kind, x, **given)
     raise w.refuse(f"activation '{kind}'")
-
-
-def _bias_gelu(w: Writer) -> Sequence[str]:
-    return [w.op("Gelu", w.plus(*w.inputs))]
-
-
-def _fast_gelu(w: Writer) -> Sequence[str]:
-    return [w.op("Gelu", w.plus(*w.inputs), approximate="tanh")]
-
-
-def _quick_gelu(w: Writer) -> Sequence[str]:
-    return [w.op("Swish", w.input(0), alpha=float(w.get("alpha", 1.702)))]
 
 
 # ---- products ---------------------------------------------------------------------------------------------------
@@ -152,7 +140,7 @@ _WINDOW = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
 
 def _fused_conv(w: Writer) -> Sequence[str]:
     """Decode FusedConv. Inputs: x, weights, bias, a value that is added before the activation."""
-    operands = [w.input(0), w.input(1), *([w.input(2)] if w.input(2) else [])]
+    operands = (w.input(i) for i in range(3))
     y = w.plus(w.op("Conv", *operands, **w.passed(*_WINDOW, "group")), w.input(3))
     return [_activated(w, y, w.get("activation", ""), w.get("activation_params", ()))]
 
@@ -176,13 +164,12 @@ def _fused_matmul(w: Writer) -> Sequence[str]:
 
 
 def _integer_product(w: Writer, a: str, b: str, a_zero: str, b_zero: str) -> str:
-    zeros = [a_zero, b_zero] if b_zero else [a_zero] if a_zero else []
-    return str(w.op("Cast", w.op("MatMulInteger", a, b, *zeros), to=onnx.TensorProto.FLOAT))
+    return w.op("Cast", w.op("MatMulInteger", a, b, a_zero, b_zero), to=onnx.TensorProto.FLOAT)
 
 
 def _dynamic_matmul(w: Writer) -> Sequence[str]:
     """Decode DynamicQuantizeMatMul. Inputs: a, b, scale of b, its zero point, bias."""
-    a, scale, zero = w.op("DynamicQuantizeLinear", w.input(0), outputs=3)
+    a, scale, zero = w.several("DynamicQuantizeLinear", 3, w.input(0))
     product = _integer_product(w, a, w.input(1), zero, w.input(3))
     return [w.plus(w.op("Mul", product, w.op("Mul", scale, w.input(2))), w.input(4))]
 
@@ -221,17 +208,11 @@ def _qlinear_conv(w: Writer) -> Sequence[str]:
 
 
 def _qlinear_binary(kind: str) -> Write:
-    def write(w: Writer) -> Sequence[str]:
-        return [w.quantized(w.op(kind, w.dequantized(0), w.dequantized(3)), 6, w.input(0))]
-
-    return write
+    return lambda w: [w.quantized(w.op(kind, w.dequantized(0), w.dequantized(3)), 6, w.input(0))]
 
 
 def _qlinear_unary(kind: str, *attributes: str) -> Write:
-    def write(w: Writer) -> Sequence[str]:
-        return [w.quantized(w.op(kind, w.dequantized(0), **w.passed(*attributes)), 3, w.input(0))]
-
-    return write
+    return lambda w: [w.quantized(w.op(kind, w.dequantized(0), **w.passed(*attributes)), 3, w.input(0))]
 
 
 def _qlinear_softmax(w: Writer) -> Sequence[str]:
@@ -266,11 +247,7 @@ def _nhwc_max_pool(w: Writer) -> Sequence[str]:
 
 def _same(kind: str, *attributes: str) -> Write:
     """Return a decoder for an operator that the standard domain has by now."""
-
-    def write(w: Writer) -> Sequence[str]:
-        return [w.op(kind, *w.inputs, **w.passed(*attributes))]
-
-    return write
+    return lambda w: [w.op(kind, *w.inputs, **w.passed(*attributes))]
 
 
 # ---- transformers -----------------------------------------------------------------------------------------------
@@ -280,8 +257,8 @@ def _skip_layer_norm(w: Writer) -> Sequence[str]:
     """Decode SkipLayerNormalization. Inputs: x, a second summand, scale, shift, a bias that is added too. The fourth
     output is the sum."""
     total = w.plus(w.input(0), w.input(1), w.input(4))
-    operands = [total, w.input(2), *([w.input(3)] if w.input(3) else [])]
-    return [w.op("LayerNormalization", *operands, epsilon=float(w.get("epsilon", 1e-5))), "", "", total]
+    epsilon = float(w.get("epsilon", 1e-5))
+    return [w.op("LayerNormalization", total, w.input(2), w.input(3), epsilon=epsilon), "", "", total]
 
 
 def _skip_rms_norm(w: Writer) -> Sequence[str]:
@@ -319,7 +296,7 @@ def _attention(w: Writer) -> Sequence[str]:
     if any(w.input(i) for i in range(3, 7)) or w.get("qkv_hidden_sizes") or w.get("do_rotary", 0):
         raise w.refuse("a mask, past keys or sizes of their own")
     projected = w.plus(w.op("MatMul", w.input(0), w.input(1)), w.input(2))
-    q, k, v = w.op("Split", projected, outputs=3, axis=-1, num_outputs=3)
+    q, k, v = w.several("Split", 3, projected, axis=-1, num_outputs=3)
     return [_attended(w, q, k, v, "", bool(w.get("unidirectional", 0)))]
 
 
@@ -330,7 +307,7 @@ def _multi_head_attention(w: Writer) -> Sequence[str]:
         raise w.refuse("packed input, a mask of keys, or past keys")
     parts = [w.input(i) for i in range(3)]
     if w.input(3):
-        biases = w.op("Split", w.input(3), outputs=3, axis=0, num_outputs=3)
+        biases = w.several("Split", 3, w.input(3), axis=0, num_outputs=3)
         parts = [w.plus(part, bias) for part, bias in zip(parts, biases, strict=True)]
     return [_attended(w, parts[0], parts[1], parts[2], w.input(5), bool(w.get("unidirectional", 0)))]
 
@@ -339,20 +316,18 @@ def _attended(w: Writer, q: str, k: str, v: str, mask: str, causal: bool) -> str
     heads, scale = int(w.get("num_heads")), w.get("scale")
     # Used only with a mask.
     w.get("mask_filter_value")
-    inputs = [q, k, v, *([mask] if mask else [])]
     attributes: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": heads, "is_causal": int(causal)}
-    made: str = w.op("Attention", *inputs, **attributes, scale=float(scale) if scale else None)
-    return made
+    return w.op("Attention", q, k, v, mask, **attributes, scale=float(scale) if scale else None)
 
 
 _AVERAGE = (*_WINDOW, "ceil_mode", "count_include_pad")
 _TABLE: dict[str, Write] = {
     "Attention": _attention,
-    "BiasGelu": _bias_gelu,
+    "BiasGelu": lambda w: [w.op("Gelu", w.plus(*w.inputs))],
     "DequantizeLinear": _same("DequantizeLinear", "axis"),
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "EmbedLayerNormalization": _embed_layer_norm,
-    "FastGelu": _fast_gelu,
+    "FastGelu": lambda w: [w.op("Gelu", w.plus(*w.inputs), approximate="tanh")],
     "FusedConv": _fused_conv,
     "FusedGemm": _fused_gemm,
     "FusedMatMul": _fused_matmul,
@@ -371,7 +346,7 @@ _TABLE: dict[str, Write] = {
     "QLinearSigmoid": _qlinear_unary("Sigmoid"),
     "QLinearSoftmax": _qlinear_softmax,
     "QuantizeLinear": _same("QuantizeLinear", "axis"),
-    "QuickGelu": _quick_gelu,
+    "QuickGelu": lambda w: [w.op("Swish", w.input(0), alpha=float(w.get("alpha", 1.702)))],
     "SimplifiedLayerNormalization": _rms_norm,
     "SkipLayerNormalization": _skip_layer_norm,
     "SkipSimplifiedLayerNormalization": _skip_rms_norm,

@@ -11,7 +11,8 @@ from onnx import defs
 
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array
-from cenote.frontends.onnx_bodies import WITH_BODY, add_branch, add_loop, trimmed
+from cenote.frontends.builder import operator_of, trimmed
+from cenote.frontends.onnx_bodies import WITH_BODY, add_branch, add_loop
 from cenote.frontends.onnx_legacy import without_legacy
 from cenote.frontends.onnx_microsoft import NAMES, content, is_microsoft, written_out
 from cenote.frontends.onnx_order import ordered, where
@@ -30,7 +31,7 @@ from cenote.frontends.onnx_tensors import Tensors, attribute_value, constant_val
 from cenote.graph.conditional import Refused
 from cenote.graph.graph import Node
 from cenote.ops import DECODERS
-from cenote.ops.base import Imported, Op, Rewired
+from cenote.ops.base import Imported, Op
 from cenote.ops.movement.reshape import AxesFrom
 
 # Nesting of functions that call functions.
@@ -381,13 +382,6 @@ Decoded = tuple[Op, tuple[int | Array | Op | None, ...] | None]
 
 def _decoded(imported: Imported) -> Decoded:
     """Return the operator, and the wiring of its inputs where it is not the node's."""
-    key = key_of(imported.domain, imported.op)
-    if key not in DECODERS:
+    if key_of(imported.domain, imported.op) not in DECODERS:
         raise unsupported_operator(imported.domain, imported.op, imported.opset, DECODERS)
-    try:
-        decoded = DECODERS[key](imported)
-    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
-        if isinstance(error, CenoteError):
-            raise
-        raise ModelError(f"{key}: an attribute's value does not fit ({error})") from error
-    return (decoded.op, decoded.inputs) if isinstance(decoded, Rewired) else (decoded, None)
+    return operator_of(imported)

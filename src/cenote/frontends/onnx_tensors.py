@@ -12,7 +12,7 @@ import onnx
 from numpy.typing import NDArray
 
 from cenote.core.errors import MissingFileError, ModelError, UnsupportedError
-from cenote.core.types import Array
+from cenote.core.types import Array, Dimension
 
 TensorProto = onnx.TensorProto
 # Types of which several elements share a byte.
@@ -37,6 +37,17 @@ def dtype_of(data_type: int, what: str) -> np.dtype[Any]:
             f"{what} has element type {data_type}, which is not an ONNX type known here"
         ) from None
     return dtype
+
+
+def shape_of(tensor: Any) -> tuple[Dimension, ...] | None:
+    """Return the declared shape of a TypeProto.Tensor: a size, a name or None for each dimension; some exporters write
+    -1 for unknown. None where it has none."""
+    if not tensor.HasField("shape"):
+        return None
+    return tuple(
+        (d.dim_value if d.dim_value >= 0 else None) if d.HasField("dim_value") else d.dim_param or None
+        for d in tensor.shape.dim
+    )
 
 
 class Tensors:

@@ -34,14 +34,14 @@ def clipped(builder: GraphBuilder, x: str, low: float, high: float, name: str = 
 
 def stacked(builder: GraphBuilder, values: Sequence[str], axis: int, name: str) -> str:
     """Stack tensors of one shape along a new axis."""
-    axes = builder.constant(np.array([axis], np.int64))
+    axes = builder.integers([axis])
     parts = [builder.add("Unsqueeze", value, axes) for value in values]
     return builder.add("Concat", *parts, name=name, axis=axis)
 
 
 def unstacked(builder: GraphBuilder, x: str, axis: int, names: Sequence[str]) -> list[str]:
     """Split a tensor into the slices of an axis, one for each name, and remove the axis."""
-    axes, count = builder.constant(np.array([axis], np.int64)), len(names)
+    axes, count = builder.integers([axis]), len(names)
     parts: Sequence[str] = (x,)
     if count > 1:
         parts = builder.add_many("Split", (x,), [""] * count, axis=axis, num_outputs=count)
@@ -74,7 +74,7 @@ def split(
 ) -> Sequence[str]:
     """Split into parts of these sizes along an axis; a size of -1 gets the elements that the others leave."""
     if -1 not in sizes:
-        return builder.add_many("Split", (x, builder.constant(np.array(sizes, np.int64))), names, axis=axis)
+        return builder.add_many("Split", (x, builder.integers(sizes)), names, axis=axis)
     if min(sizes) < -1 or [*sizes].count(-1) > 1 or len(names) != len(sizes):
         raise ModelError(f"sizes {list(sizes)} of {len(names)} parts")
     rest = [*sizes].index(-1)
@@ -97,6 +97,6 @@ def gathered(builder: GraphBuilder, x: str, indices: str, axis: int, batch_dims:
         raise UnsupportedError(
             f"axis {axis} with batch_dims {batch_dims}: only the axis behind them is supported"
         )
-    last = builder.constant(np.array([-1], np.int64))
+    last = builder.integers([-1])
     places = builder.cast(builder.add("Unsqueeze", indices, last), np.dtype(np.int64))
     return builder.add("GatherND", x, places, name=name, batch_dims=batch_dims)

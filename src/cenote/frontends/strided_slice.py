@@ -32,7 +32,7 @@ def sliced(
     name: str = "",
 ) -> str:
     """Add a part of a tensor, cut as by Python's slices."""
-    bounds = [builder.constant(np.array(numbers, np.int64)) for numbers in (starts, ends, axes, steps)]
+    bounds = [builder.integers(numbers) for numbers in (starts, ends, axes, steps)]
     return builder.add("Slice", value, *bounds, name=name)
 
 
@@ -113,7 +113,7 @@ def apply_strided(builder: GraphBuilder, value: str, cut: ResolvedSlice, name: s
     if cut.axes:
         value = sliced(builder, value, cut.starts, cut.ends, cut.axes, cut.steps)
     if cut.dropped:
-        value = builder.add("Squeeze", value, builder.constant(np.array(cut.dropped, np.int64)))
+        value = builder.add("Squeeze", value, builder.integers(cut.dropped))
     if cut.added:
-        value = builder.add("Unsqueeze", value, builder.constant(np.array(cut.added, np.int64)))
+        value = builder.add("Unsqueeze", value, builder.integers(cut.added))
     return builder.add("Identity", value, name=name) if name else value

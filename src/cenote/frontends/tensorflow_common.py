@@ -141,7 +141,7 @@ def reduction(op: str) -> Decode:
         axes = site.numbers(1, "the axes")
         if not axes:
             return site.x()
-        listed = site.builder.constant(np.array(axes, np.int64))
+        listed = site.builder.integers(axes)
         return site.builder.add(op, site.x(), listed, name=site.name, keepdims=int(site.flag("keep_dims")))
 
     return decode
@@ -160,14 +160,14 @@ def arg(op: str) -> Decode:
 def top_k(site: Site) -> list[str]:
     """Decode the k largest elements of the last axis, and their indices."""
     names = site.names(2)
-    count = site.builder.constant(np.array([site.number(1, "k")], np.int64))
+    count = site.builder.integers([site.number(1, "k")])
     values, indices = site.builder.add_many("TopK", (site.x(), count), (names[0], ""), axis=-1, largest=1)
     return [values, site.builder.cast(indices, np.dtype(np.int32), names[1])]
 
 
 def cumulate(site: Site) -> str:
     """Decode CumSum along the axis that input 1 gives."""
-    axis = site.builder.constant(np.array(site.number(1, "the axis"), np.int64))
+    axis = site.builder.integers(site.number(1, "the axis"))
     flags = {name: int(site.flag(name)) for name in ("exclusive", "reverse")}
     return site.builder.add("CumSum", site.x(), axis, name=site.name, **flags)
 
@@ -180,7 +180,7 @@ def reverse(site: Site) -> str:
 def one_hot(site: Site) -> str:
     """Decode OneHot. Inputs: indices, depth, the value on, the value off."""
     builder = site.builder
-    depth = builder.constant(np.array(site.number(1, "the depth"), np.int64))
+    depth = builder.integers(site.number(1, "the depth"))
     off, on = (builder.need(site.x(index), "a value").reshape(()) for index in (3, 2))
     values = builder.constant(np.stack([off, on]))
     return builder.add("OneHot", site.stored(0), depth, values, name=site.name, axis=site.integer("axis", -1))
@@ -191,13 +191,13 @@ def one_hot(site: Site) -> str:
 
 def squeezed(site: Site, axes: Sequence[int]) -> str:
     """Add x without these axes, or without all of extent 1."""
-    listed = (site.builder.constant(np.array(axes, np.int64)),) if axes else ()
+    listed = (site.builder.integers(axes),) if axes else ()
     return site.builder.add("Squeeze", site.x(), *listed, name=site.name)
 
 
 def expand_dims(site: Site) -> str:
     """Decode x with one more axis, at the place that input 1 gives."""
-    axes = site.builder.constant(np.array([site.number(1, "the axis")], np.int64))
+    axes = site.builder.integers([site.number(1, "the axis")])
     return site.builder.add("Unsqueeze", site.x(), axes, name=site.name)
 
 
@@ -311,7 +311,7 @@ def _computed_slice(site: Site, masks: Mapping[str, int]) -> str:
             whole = builder.constant(np.full(count, everything, np.int64))
             bound = builder.add("Where", chosen, whole, bound)
         bounds.append(bound)
-    stride = builder.constant(np.array(steps, np.int64))
+    stride = builder.integers(steps)
     return builder.add("Slice", site.x(), *bounds, axes, stride, name=site.name)
 
 

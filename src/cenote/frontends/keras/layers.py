@@ -108,7 +108,7 @@ def _pool(op: str, spatial: int) -> Decode:
 def _global_pool(op: str, spatial: int) -> Decode:
     def decode(call: LayerCall) -> KerasValue:
         rank, keep = call.need_rank(spatial + 2), call.layer.flag("keepdims", False)
-        axes = call.builder.constant(np.array(call.spatial, np.int64))
+        axes = call.builder.integers(call.spatial)
         y = call.builder.add(op, call.x, axes, name=call.name, keepdims=int(keep))
         return KerasValue(y, rank if keep else 2)
 

@@ -26,7 +26,7 @@ def _reshape(call: LayerCall) -> KerasValue:
     if any(extent == 0 or extent < -1 for extent in shape):
         raise ModelError(f"target_shape {list(shape)}")
     # 0: the batch is unchanged.
-    wanted = call.builder.constant(np.array([0, *shape], np.int64))
+    wanted = call.builder.integers([0, *shape])
     return KerasValue(
         call.builder.add("Reshape", call.value.name, wanted, name=call.name), 1 + len(shape), call.value.dtype
     )
@@ -43,8 +43,8 @@ def _permute(call: LayerCall) -> KerasValue:
 
 def _repeat(call: LayerCall) -> KerasValue:
     call.need_rank(2)
-    axis = call.builder.constant(np.array([1], np.int64))
-    counts = call.builder.constant(np.array([1, call.layer.integer("n"), 1], np.int64))
+    axis = call.builder.integers([1])
+    counts = call.builder.integers([1, call.layer.integer("n"), 1])
     row = call.builder.add("Unsqueeze", call.value.name, axis)
     return KerasValue(call.builder.add("Tile", row, counts, name=call.name), 3, call.value.dtype)
 
@@ -121,7 +121,7 @@ def _resizing(call: LayerCall) -> str:
     for refused in ("crop_to_aspect_ratio", "pad_to_aspect_ratio", "antialias"):
         if layer.config.get(refused):
             raise UnsupportedError(f"{refused} is not supported")
-    sizes = call.builder.constant(np.array([layer.integer("height"), layer.integer("width")], np.int64))
+    sizes = call.builder.integers([layer.integer("height"), layer.integer("width")])
     call.need_rank(4)
     return call.pictures().resize(
         call.x, sizes, mode=_mode(call, "bilinear"), align_corners=False, half_pixel=True, name=call.name

@@ -149,7 +149,7 @@ def _boolean_reduction(op: str) -> Decode:
     """Return a decoder of All or Any: the minimum or maximum of zeros and ones."""
 
     def decode(site: NodeSite) -> str:
-        axes = site.builder.constant(np.array(site.numbers(1, "the axes"), np.int64))
+        axes = site.builder.integers(site.numbers(1, "the axes"))
         numbers = site.builder.cast(site.x(0), np.dtype(np.int32))
         reduced = site.builder.add(op, numbers, axes, keepdims=int(site.flag("keep_dims")))
         return site.builder.cast(reduced, np.dtype(np.bool_), site.name)

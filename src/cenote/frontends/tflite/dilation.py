@@ -89,7 +89,7 @@ def _decoded(site: OperatorSite, operators: Mapping[str, Decode]) -> str:
         shape, out = site.shape(0), site.importer.tensor(site.outputs[0]).shape
         if len(shape) != 4 or shape[1] != 1 or len(out) != 3:
             raise UnsupportedError(f"a RESHAPE from {list(shape)} to {list(out)} after SPACE_TO_BATCH_ND")
-        axis = site.builder.constant(np.array([1], np.int64))
+        axis = site.builder.integers([1])
         return site.builder.add("Squeeze", site.x(), axis, name=site.name)
     results = operators[site.op](site)
     return results if isinstance(results, str) else results[0]

@@ -18,10 +18,10 @@ def _concat(site: OperatorSite) -> str:
 
 
 def _reshape(site: OperatorSite) -> str:
-    if site.has(1):
-        shape = as_int64(site.builder, site.stored(1))
-    else:
-        shape = site.builder.constant(np.array(site.integers("new_shape"), np.int64))
+    given = site.has(1)
+    shape = (
+        as_int64(site.builder, site.stored(1)) if given else site.builder.integers(site.integers("new_shape"))
+    )
     return site.builder.add("Reshape", site.x(), shape, name=site.name, allowzero=1)
 
 
