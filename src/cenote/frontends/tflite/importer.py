@@ -97,8 +97,11 @@ class TfliteImporter:
     def constant(self, number: int) -> Array | None:
         """Return the content of a constant tensor in its stored form."""
         tensor = self.tensor(number)
-        if tensor.content is None or number in self.made:
+        if number in self.made:
             return None
+        if tensor.content is None:
+            # An array without elements has no bytes in the file.
+            return None if math.prod(tensor.shape) else np.empty(tensor.shape, tensor.element())
         content = self.buffer.array(*tensor.content)
         if tensor.sparsity is not None:
             return dense_of(content.view(tensor.element()), tensor.shape, tensor.sparsity)
