@@ -8,9 +8,10 @@ users of the output would need. A node without candidates becomes a host step on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from cenote.core.errors import errors_at
 from cenote.core.formulas.expressions import SizeFormula
@@ -62,9 +63,17 @@ class PricedLowering:
     conversions: float
 
 
-# Function that picks one of several rivals, the first being the cost model's choice, with a reason; None leaves the
-# choice to the cost model.
-Decide = Callable[[Node, Sequence[TensorType | None], Sequence[PricedLowering]], tuple[int, str] | None]
+class Decide(Protocol):
+    """Protocol of what may overrule the cost model. `pins`: algorithms that the caller has named, by the node's title;
+    they may be chosen however far they are from the best."""
+
+    @property
+    def pins(self) -> Mapping[str, str]: ...
+
+    def __call__(
+        self, node: Node, types: Sequence[TensorType | None], rivals: Sequence[PricedLowering], /
+    ) -> tuple[int, str] | None:
+        """Pick one of several rivals, the first being the cost model's choice, and say why; None leaves it at that."""
 
 
 def _others(best: Lowering, ranked: Sequence[Lowering]) -> Estimates:
@@ -192,7 +201,8 @@ class _Scheduler:
             return None, "", ()
         ranked = sorted(((self._total(node, option), index) for index, option in enumerate(options)))
         least, best = ranked[0][0], options[ranked[0][1]]
-        most = math.inf if self._is_pinned(node) else _CLOSE * least
+        pinned = self.decide is not None and node.title in self.decide.pins
+        most = math.inf if pinned else _CLOSE * least
         close = [(total, options[index]) for total, index in ranked if total <= most]
         rivals = [
             PricedLowering(option, total - plain(option.seconds))
@@ -203,7 +213,7 @@ class _Scheduler:
             return best, "", ()
         decided = None
         if self.decide is not None and len(rivals) > 1:
-            shown = rivals if self._is_pinned(node) else rivals[:_RIVALS]
+            shown = rivals if pinned else rivals[:_RIVALS]
             decided = self.decide(node, self.graph.input_types(node), shown)
         by_cost = [options[index] for _, index in ranked]
         if decided is None:
@@ -211,10 +221,6 @@ class _Scheduler:
             return best, _estimates(best, others), others
         chosen = rivals[decided[0]].option
         return chosen, decided[1], _others(chosen, by_cost)
-
-    def _is_pinned(self, node: Node) -> bool:
-        """Whether the caller named the algorithm, however far it is from the best."""
-        return node.title in getattr(self.decide, "pins", ())
 
     def _total(self, node: Node, option: Lowering) -> float:
         seconds = plain(option.seconds)

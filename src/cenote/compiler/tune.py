@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
@@ -121,6 +122,8 @@ class Tuner:
 
     "cached" uses the measurements in the cache; "full" adds missing ones. Without any, the cost model decides.
     """
+
+    pins: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, mode: str, measure: Measure = measure) -> None:
         self.mode, self.measure = mode, measure

@@ -8,9 +8,9 @@ depended on internals of the library.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -223,6 +223,7 @@ class Op(Exact):
     node is neither folded nor merged with an equal one. `apart` says that it runs on the host between the stages of a
     model, because its values are no tensors (a sequence) or it runs nodes of its own (a loop). `selects` says that the
     outputs are elements of the inputs, which are read once each: a profile counts no more bytes read than written.
+    `looks` is that of `Check`. `channels_last`, a field of operators on maps: the channels are the last axis.
     """
 
     name: ClassVar[str] = ""
@@ -231,6 +232,8 @@ class Op(Exact):
     pure: ClassVar[bool] = True
     apart: ClassVar[bool] = False
     selects: ClassVar[bool] = False
+    looks: ClassVar[bool] = False
+    channels_last: bool = False
     from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
     def types(self, *inputs: Any, **unused: Any) -> Types:
@@ -337,6 +340,10 @@ class Op(Exact):
         """The operator for maps whose channels come last; None where it takes no maps, or those already."""
         return None
 
+    def in_float64(self) -> Op | None:
+        """The operator with sums of floats taken in float64; None where it takes none, or has no choice."""
+        return None
+
     def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
         """True when the first output is the first input, unchanged: a cast to the same type, a view of equal shape."""
         return self.view and self.infer(*inputs)[0] == inputs[0]
@@ -354,16 +361,6 @@ class Op(Exact):
             if value != default:
                 shown.append(f"{item.name}={_compact(value)}")
         return f"{self.name}({', '.join(shown)})" if shown else self.name
-
-
-class MapOp(Op):
-    """Base of operators on maps x (N, C, *spatial). With `channels_last`, a field of the subclasses, x and the outputs
-    are (N, *spatial, C)."""
-
-    channels_last: bool
-
-    def in_channels_last(self) -> Self | None:
-        return None if self.channels_last else replace(self, channels_last=True)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,11 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT64, TensorType, is_float
 from cenote.graph.graph import Graph, Node
 from cenote.graph.verify import verify
-from cenote.kernels.reduction.reduce import SUMS
-from cenote.ops.base import Op
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.conv.deform_conv import DeformConv
 from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
-from cenote.ops.normalization.batch_normalization import BatchNormalization
-from cenote.ops.reduction.reduce import Reduction
 from cenote.passes.activations import recognize_activations
 from cenote.passes.attention import recognize_attention
 from cenote.passes.chains import fuse_chains
@@ -104,18 +100,10 @@ def accumulate_in_float64(graph: Graph) -> Graph:
     nodes = []
     for node in graph.nodes:
         x = graph.type_of(node.inputs[0]) if node.inputs else None
-        if x is not None and is_float(x.dtype) and x.dtype != FLOAT64 and _adds_up(node.op):
-            node = replace(node, op=replace(node.op, accumulate="float64"))  # type: ignore[type-var]  # dataclasses
+        if x is not None and is_float(x.dtype) and x.dtype != FLOAT64:
+            node = replace(node, op=node.op.in_float64() or node.op)
         nodes.append(node)
     return graph.replace(nodes=tuple(nodes))
-
-
-def _adds_up(op: Op) -> bool:
-    """Whether an operator takes a sum that may be float64: no maximum, and no statistics that are given."""
-    if isinstance(op, Reduction):
-        return op.kind in SUMS
-    has_statistics = isinstance(op, BatchNormalization) and not op.training
-    return hasattr(op, "accumulate") and not has_statistics
 
 
 def say_groups(graph: Graph) -> Graph:

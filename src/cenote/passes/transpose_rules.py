@@ -114,11 +114,16 @@ def _concat(sinker: Sinker, node: Node, order: Order) -> Moved | None:
 
 
 def _one_axis(sinker: Sinker, node: Node, order: Order) -> Moved | None:
-    """Rule for operators along one axis: Split, Softmax."""
-    if getattr(node.op, "flatten", False) or not _first_only(sinker, node):
+    """Rule for operators along one axis: Split."""
+    if not _first_only(sinker, node):
         return None
     inputs = (sinker.turned[node.inputs[0]].source, *node.inputs[1:])
     return Moved(_along(node.op, len(order), order), inputs, (order,) * len(node.outputs))
+
+
+def _softmax(sinker: Sinker, node: Node, order: Order) -> Moved | None:
+    assert isinstance(node.op, Softmax | LogSoftmax)
+    return None if node.op.flatten else _one_axis(sinker, node, order)
 
 
 def _scaled(sinker: Sinker, node: Node, order: Order) -> Moved | None:
@@ -305,8 +310,8 @@ RULES: Mapping[type[Op], Callable[[Sinker, Node, Order], Moved | None]] = {
     Identity: _elementwise,
     Concat: _concat,
     Split: _one_axis,
-    Softmax: _one_axis,
-    LogSoftmax: _one_axis,
+    Softmax: _softmax,
+    LogSoftmax: _softmax,
     Reduction: _reduction,
     Pad: _pad,
     Slice: _slice,

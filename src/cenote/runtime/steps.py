@@ -71,6 +71,11 @@ class KernelStep:
 class HostOperator(Protocol):
     """Protocol of operators that run as Python: arrays in, arrays out."""
 
+    @property
+    def looks(self) -> bool:
+        """Whether it is a check: it only reads rows of int64 in the arena, its one input, and does nothing where all
+        of them start with 0."""
+
     def reference(self, *inputs: Array | None) -> Sequence[Array]: ...
 
 
@@ -86,9 +91,8 @@ class HostStep:
 
     @property
     def looks(self) -> bool:
-        """Whether it is a check: it only reads rows of int64 in the arena, its one input, and does nothing where all
-        of them start with 0."""
-        return getattr(self.operator, "looks", False)
+        """Whether its operator is a check."""
+        return self.operator.looks
 
     def run(self, arguments: Sequence[Array | None]) -> Sequence[Array]:
         """Return the results, as fresh arrays."""

@@ -155,7 +155,7 @@ def layer_of(
     and the errors of their `infer`."""
     if not is_tiled(op):
         raise UnsupportedError(f"tiling: {op.name} is neither a pool nor a convolution that can be tiled")
-    if getattr(op, "channels_last", False):
+    if op.channels_last:
         raise UnsupportedError(f"tiling: {op.name} with channels last; tiles are of (N, C, *spatial)")
     outputs = op.infer(*inputs)
     for following in fused:

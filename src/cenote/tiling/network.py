@@ -134,7 +134,7 @@ def _layers(graph: Graph) -> list[tuple[Node, Layer]]:
     for node in graph.nodes:
         inputs = graph.input_types(node)
         y = graph.type_of(node.outputs[0])
-        if not is_tiled(node.op) or getattr(node.op, "channels_last", False) or y is None or not y.size:
+        if not is_tiled(node.op) or node.op.channels_last or y is None or not y.size:
             continue
         bare = tuple(None if x is None else TensorType(x.dtype, x.shape) for x in inputs)
         with errors_at(node.where):

@@ -17,7 +17,7 @@ from cenote.core.errors import ArgumentError, InputError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Box
 from cenote.ops.conv.conv import Conv
-from cenote.ops.pool.window import convert_indices
+from cenote.ops.pool.window import ExtremePool, convert_indices
 from cenote.ops.values import seeded
 from cenote.tiling.buffer import BufferSpace, Core, PlanError, Ranges
 from cenote.tiling.clock import Event, order
@@ -135,7 +135,8 @@ class _Run:
         if self.places is None:
             return y, counts
         places = self.places.reshape(y.shape)
-        rule = getattr(self.layer.op, "index", "plane")
+        assert isinstance(self.layer.op, ExtremePool)  # no other has indices
+        rule = self.layer.op.index
         shape = self.layer.inputs[0].shape  # type: ignore[union-attr]  # a pool has an input
         return (y, convert_indices(places, shape, rule).astype(self.layer.indices)), counts
 

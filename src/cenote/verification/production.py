@@ -177,7 +177,7 @@ def _in_parts(op: Op, inputs: Arrays, widen: Widen) -> Sequence[Array] | None:
     """Return the output of a large layer, computed for a part of its channels at a time, since its weights in float64
     would be larger than the model. None where it is not large, or cannot be computed so."""
     nbytes = sum(x.nbytes for x in inputs if x is not None)
-    if nbytes < _LARGE or not isinstance(op, Conv | Gemm) or getattr(op, "groups", 1) != 1:
+    if nbytes < _LARGE or not (isinstance(op, Gemm) or (isinstance(op, Conv) and op.groups == 1)):
         return None
     types = [None if x is None else TensorType(x.dtype, x.shape) for x in inputs]
     (output,) = op.infer(*types)

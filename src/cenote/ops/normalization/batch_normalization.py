@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
@@ -20,11 +21,12 @@ from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.epilogue import Fusible
 from cenote.ops.normalization.layer_normalization import check_way
 from cenote.ops.normalization.normalization_lowerings import channel_lowerings, form_of
+from cenote.ops.traits import SumOp
 from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)
-class BatchNormalization(Fusible):
+class BatchNormalization(SumOp, Fusible):
     """activation((x - mean) / sqrt(variance + epsilon) * scale + bias), per channel (axis 1).
 
     Inputs: x, scale, bias, mean, variance (the last four of shape [channels]). In `training` mode mean and
@@ -44,6 +46,9 @@ class BatchNormalization(Fusible):
     accumulate: str | None = None
 
     operands = ("X", "scale", "B", "input_mean", "input_var")
+
+    def in_float64(self) -> Self | None:
+        return super().in_float64() if self.training else None
 
     def types(self, x: TensorType, *parameters: TensorType) -> Types:
         if self.epsilon < 0:

@@ -24,12 +24,13 @@ from cenote.ops.checks import (
     require_same_dtype,
 )
 from cenote.ops.normalization.normalization_lowerings import WIDE, axes_lowerings, form_of, row_lowerings
+from cenote.ops.traits import SumOp
 from cenote.ops.values import narrow, seeded, wide
 
 STASH = ("stash_type",)
 
 
-class Normalization(Op):
+class Normalization(SumOp):
     """Base: x is the first input; `axes` are those the statistics run over, as 0..rank-1."""
 
     def axes(self, rank: int) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ from cenote.ops.pool.window import (
     spatial_of,
     with_spatial,
 )
+from cenote.ops.traits import SumOp
 from cenote.ops.values import seeded, special
 
 Bounds = tuple[tuple[tuple[int, int], ...], ...]
@@ -150,7 +151,7 @@ class AdaptiveMaxPool(ExtremePool, AdaptivePool):
 
 
 @dataclass(frozen=True)
-class AdaptiveAveragePool(AdaptivePool):
+class AdaptiveAveragePool(SumOp, AdaptivePool):
     """Mean of each adaptive window; integers round as AveragePool's by `rounding`; `accumulate` as there."""
 
     rounding: str = "even"

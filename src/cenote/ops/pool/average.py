@@ -26,6 +26,7 @@ from cenote.ops.pool.window import (
     DType,
     WindowPool,
 )
+from cenote.ops.traits import SumOp
 from cenote.ops.values import added, seeded
 
 ROUNDINGS = ("zero", "even", "away")
@@ -51,7 +52,7 @@ def decode_average_pool(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class AveragePool(WindowPool):
+class AveragePool(SumOp, WindowPool):
     """Mean of each window of x (N, C, *spatial).
 
     The divisor is the number of taps on real elements; with `count_include_pad` also of those on the

@@ -17,7 +17,7 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, PLAIN, Array, TensorType
 from cenote.kernels.cost_model import stream_seconds
 from cenote.kernels.pool_variants.blur import OUTSIDE, blur_call, line_bytes
-from cenote.ops.base import Arrays, Box, Lowering, MapOp, Sample, Types
+from cenote.ops.base import Arrays, Box, Lowering, Sample, Types
 from cenote.ops.pool.algorithms import TOLERANCES
 from cenote.ops.pool.window import (
     as_declared,
@@ -27,6 +27,7 @@ from cenote.ops.pool.window import (
     spatial_of,
     with_spatial,
 )
+from cenote.ops.traits import MapOp
 from cenote.ops.values import narrow, seeded, wide
 
 BORDERS = {"reflect": "reflect", "replicate": "edge", "zeros": "constant"}

@@ -16,7 +16,7 @@ from cenote.core.types import FLOAT32, FLOAT64, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import DRAWN_TAP, stream_seconds
 from cenote.kernels.pool_variants.fractional import fractional_call
-from cenote.ops.base import Arrays, Check, Lowering, MapOp, Sample, Types
+from cenote.ops.base import Arrays, Check, Lowering, Sample, Types
 from cenote.ops.pool.window import (
     ORDERED,
     as_declared,
@@ -28,6 +28,7 @@ from cenote.ops.pool.window import (
     taps_of,
     with_spatial,
 )
+from cenote.ops.traits import MapOp
 from cenote.ops.values import seeded
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOATS, INT64, PLAIN, Array, TensorType
-from cenote.ops.base import Arrays, Lowering, MapOp, Op, Sample, Types
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.gradient_lowerings import gradient_lowerings
@@ -36,6 +36,7 @@ from cenote.ops.pool.window import (
     extremum,
     taps_of,
 )
+from cenote.ops.traits import MapOp
 from cenote.ops.values import narrow, seeded, wide
 
 Slopes = Callable[[Any, Array, tuple[int, ...], tuple[int, ...]], Array]
@@ -66,7 +67,7 @@ def _lp_slopes(op: Any, taps: Array, position: tuple[int, ...], shape: tuple[int
     p = op.p
     if math.isinf(p):
         return _one_hot(extremum(np.abs(taps), p > 0), taps.shape[-1]) * np.sign(taps)
-    if getattr(op, "signed_powers", False):
+    if isinstance(op, LpPool) and op.signed_powers:
         axes = op.geometry(shape)
         scale = math.prod(op.window) / math.prod(
             axis.padded_count(o) for axis, o in zip(axes, position, strict=True)

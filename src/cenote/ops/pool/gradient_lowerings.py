@@ -48,11 +48,7 @@ def gradient_lowerings(forward: Op, g: TensorType, x: TensorType, target: Target
 
 
 def _step(forward: Op, x: TensorType) -> int:
-    return x.shape[-1] if is_channels_last(forward) else 1
-
-
-def is_channels_last(forward: Op) -> bool:
-    return bool(getattr(forward, "channels_last", False))
+    return x.shape[-1] if forward.channels_last else 1
 
 
 # ---- averages -------------------------------------------------------------------------------------------------------
@@ -63,7 +59,7 @@ def spread_axes(forward: Op, shape: tuple[int, ...]) -> list[AxisSpread] | None:
     if isinstance(forward, AveragePool):
         divisors = forward.divisors(shape)
         return [regular(axis, d) for axis, d in zip(forward.geometry(shape), divisors, strict=True)]
-    spatial = spatial_of(shape, is_channels_last(forward))
+    spatial = spatial_of(shape, forward.channels_last)
     if isinstance(forward, AdaptiveAveragePool):
         return [ranges(size, b) for size, b in zip(spatial, forward.bounds(shape), strict=True)]
     if isinstance(forward, GlobalAveragePool):
@@ -84,7 +80,7 @@ def ranges(size: int, bounds: Sequence[tuple[int, int]]) -> AxisSpread:
 def _by_spread(
     forward: Op, axes: Sequence[AxisSpread], g: TensorType, x: TensorType, target: Target
 ) -> Lowering:
-    last = is_channels_last(forward)
+    last = forward.channels_last
     call = partial(average_backward_call, axes, target=target, channels_last=last)
     seconds = stream_seconds(g.nbytes + x.nbytes)
     return Lowering.of_call("spread", (PLAIN, PLAIN), (PLAIN,), call, seconds, TOLERANCES[x.dtype.name])

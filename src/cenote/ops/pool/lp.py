@@ -26,6 +26,7 @@ from cenote.ops.pool.whole_map import GlobalPool, accumulated_samples
 from cenote.ops.pool.window import (
     WindowPool,
 )
+from cenote.ops.traits import SumOp
 from cenote.ops.values import added, seeded
 
 
@@ -51,7 +52,7 @@ def check_p(op: str, p: float) -> None:
 
 
 @dataclass(frozen=True)
-class LpPool(WindowPool):
+class LpPool(SumOp, WindowPool):
     """(sum |x|^p)^(1/p) over the real elements of each window of x (N, C, *spatial); floats.
 
     `p` is any number but 0; inf gives the largest |x|, -inf the smallest. NaN propagates. `signed_powers`
@@ -107,7 +108,7 @@ class LpPool(WindowPool):
 
 
 @dataclass(frozen=True)
-class GlobalLpPool(GlobalPool):
+class GlobalLpPool(SumOp, GlobalPool):
     """(sum |x|^p)^(1/p) over all spatial axes of x (N, C, *spatial), which become 1; p and `accumulate`
     as in LpPool."""
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, MapOp, Sample, Types
+from cenote.ops.base import Arrays, Sample, Types
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.window import channels_first
+from cenote.ops.traits import MapOp
 from cenote.ops.values import seeded
 
 

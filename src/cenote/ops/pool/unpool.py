@@ -13,18 +13,7 @@ from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.pool_geometry import Pairs, extents, padding_pairs
 from cenote.core.target import Target
 from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Decoder,
-    Imported,
-    Lowering,
-    MapOp,
-    Op,
-    Sample,
-    Types,
-    ValueNeeded,
-)
+from cenote.ops.base import Arrays, Box, Decoder, Imported, Lowering, Op, Sample, Types, ValueNeeded
 from cenote.ops.pool.index_lowerings import outside, scatter_lowerings
 from cenote.ops.pool.onnx_attributes import window_attributes
 from cenote.ops.pool.window import (
@@ -37,6 +26,7 @@ from cenote.ops.pool.window import (
     spatial_of,
     with_spatial,
 )
+from cenote.ops.traits import MapOp
 from cenote.ops.values import seeded
 
 

@@ -29,6 +29,7 @@ from cenote.ops.pool.window import (
     spatial_of,
     with_spatial,
 )
+from cenote.ops.traits import SumOp
 from cenote.ops.values import seeded, special
 
 
@@ -107,7 +108,7 @@ class GlobalMaxPool(ExtremePool, GlobalPool):
 
 
 @dataclass(frozen=True)
-class GlobalAveragePool(GlobalPool):
+class GlobalAveragePool(SumOp, GlobalPool):
     """Mean over all spatial axes of x (N, C, *spatial). Integers round as AveragePool's by `rounding`.
 
     Float32 means of 16 million elements are right to 1e-6: kernels sum in many partial sums, never in one. `accumulate`

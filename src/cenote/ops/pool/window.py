@@ -15,10 +15,11 @@ from cenote.core.pool_geometry import AxisWindow, Pairs, axis_windows, refuse_em
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM
-from cenote.ops.base import Arrays, Box, Decoder, Imported, Lowering, MapOp, Op, Sample, Types
+from cenote.ops.base import Arrays, Box, Decoder, Imported, Lowering, Op, Sample, Types
 from cenote.ops.pool.algorithms import Pool, window_lowerings
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.window_samples import window_samples
+from cenote.ops.traits import MapOp
 from cenote.ops.values import narrow, wide
 
 DType = np.dtype[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -27,11 +27,12 @@ from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample
 from cenote.ops.checks import check_accumulate, normalize_axis, require
 from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.family import operator
+from cenote.ops.traits import SumOp
 from cenote.ops.values import added, hostile, narrow, seeded, wide
 
 
 @dataclass(frozen=True)
-class Reduction(Op):
+class Reduction(SumOp):
     """Base of all reductions.
 
     `axes` are the axes to reduce (None: given by input 1, or all); `keepdims` leaves them with extent 1. No
@@ -50,6 +51,9 @@ class Reduction(Op):
     keepdims: bool = True
     noop_with_empty_axes: bool = False
     accumulate: str | None = None
+
+    def in_float64(self) -> Self | None:
+        return super().in_float64() if self.kind in SUMS else None
 
     def resolved(self, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """The axes as 0..rank-1, in order."""

@@ -86,6 +86,7 @@ class _Recurrent(Op):
     operands: ClassVar[tuple[str, ...]] = ("x", "w", "r", "bias?", "lengths?", "first_state?")
     gates: ClassVar[int] = 1
     defaults: ClassVar[tuple[Function, ...]] = (("tanh", 0.0, 0.0),)
+    coupled = False  # a field of LSTM
 
     def step(self, x: Array, state: Array, cell: Array, weights: _Weights) -> tuple[Array, Array]:
         """The next state and cell, from one time step of the batch."""

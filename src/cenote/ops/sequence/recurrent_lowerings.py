@@ -52,6 +52,8 @@ class RecurrentAttributes(Protocol):
     @property
     def outputs(self) -> int: ...
     @property
+    def coupled(self) -> bool: ...
+    @property
     def cell(self) -> str: ...
 
 
@@ -192,7 +194,7 @@ class _Layer:
         spec = RecurrentSpec(
             op.cell, tuple(Activation(NATIVE[name], alpha, beta) for name, alpha, beta in functions),
             packing.rows, packing.units, packing.width != self.hidden, self.has(3), (self.has(5), self.has(6)),
-            op.outputs - 1, lengths is not None, bool(getattr(op, "coupled", False)), self.has(7), op.clip,
+            op.outputs - 1, lengths is not None, op.coupled, self.has(7), op.clip,
             lengths is not None and lengths.type.dtype == INT64,
         )  # fmt: skip
         states = dict(zip(STATE_NAMES, (views[5], views[6], *outputs[1:], None, None), strict=False))
