@@ -7,18 +7,15 @@ ShapeError for axes and sizes that do not fit, ArgumentError for arguments out o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import TensorType
-from cenote.functional.arguments import Operation, Types, choice, plain, whole, whole_numbers
+from cenote.functional.arguments import Operation, choice, whole, whole_numbers
 from cenote.functional.bound import BoundOperator
-from cenote.functional.dispatch import call
-from cenote.functional.kinds import Array, Count, Kind, Name, Whole, Wholes
-from cenote.functional.record import function, public
+from cenote.functional.kinds import Array, ArraysKind, Count, Kind, Name, Whole, Wholes
+from cenote.functional.record import function
 from cenote.functional.scalars import number, number_as
-from cenote.functional.types import A
 from cenote.ops.base import Op
 from cenote.ops.checks import int64s, normalize_axis, unique_axes
 from cenote.ops.elementwise.where import TileArray
@@ -32,6 +29,7 @@ Several = Annotated[tuple[int, ...], Wholes("Sequence[int]", key="as_tuple")]
 Axes = Annotated[tuple[int, ...], Wholes("Any")]
 Times = Annotated[int, Whole("int", low=0)]
 Dims = Annotated[Any, Kind("Any")]
+Arrays = Annotated[tuple[TensorType, ...], ArraysKind("Sequence[A]")]
 
 
 def _shaped(op: Op, x: TensorType, shape: tuple[int, ...], result: tuple[int, ...]) -> Operation:
@@ -109,56 +107,49 @@ def repeat_interleave(where: Name, input: Array, repeats: Times, dim: int | None
 # ---- parts ----------------------------------------------------------------------------------------------------------
 
 
-@public
-def cat(tensors: Sequence[A], dim: int = 0, *, out: A | None = None, threads: int | None = None) -> A:
-    """Arrays of one type one behind the other along an axis. Arrays of shape (0,) are left out, as torch has it."""
-    arrays = _several("cat", tensors)
-    kept = [x for x in arrays if getattr(x, "shape", ()) != (0,)] or arrays[:1]
-    return call(parse_cat, tuple(kept), ("cat", dim), out, threads)
-
-
-def parse_cat(types: Types, where: str, dim: object) -> Operation:
-    """A concatenation."""
-    if not types[0].rank:
-        raise ShapeError(f"{where}: arrays without axes cannot be joined; use stack")
-    return plain(Concat(whole(where, "dim", dim)), *types)
-
-
-@public
-def stack(tensors: Sequence[A], dim: int = 0, *, out: A | None = None, threads: int | None = None) -> A:
-    """Arrays of one type and shape side by side along a new axis."""
-    return call(parse_stack, tuple(_several("stack", tensors)), ("stack", dim), out, threads)
-
-
-def parse_stack(types: Types, where: str, dim: object) -> Operation:
-    """A concatenation along a new axis."""
-    if any(x.shape != types[0].shape for x in types):
-        raise ShapeError(f"{where}: shapes {', '.join(str(list(x.shape)) for x in types)} differ")
-    axis = normalize_axis(where, whole(where, "dim", dim), types[0].rank + 1)
-    shape = (*types[0].shape[:axis], 1, *types[0].shape[axis:])
-    (made,) = Concat(axis).infer(*(TensorType(x.dtype, shape) for x in types))
-    return Operation(Concat(axis), (shape,) * len(types), (made.shape,))
-
-
-def _several(where: str, tensors: object) -> list[Any]:
+def _several(where: str, tensors: object) -> tuple[object, ...]:
+    """The arrays of a list."""
     if not isinstance(tensors, list | tuple) or not tensors:
         raise InputError(f"{where}: tensors must be a list of at least one array")
-    return list(tensors)
+    return tuple(tensors)
 
 
-@public
-def split(
-    tensor: A, split_size_or_sections: Any, dim: int = 0, *, threads: int | None = None
-) -> tuple[A, ...]:
+def _with_elements(where: str, tensors: object) -> tuple[object, ...]:
+    """The arrays of a list but for those of shape (0,)."""
+    arrays = _several(where, tensors)
+    return tuple(x for x in arrays if getattr(x, "shape", ()) != (0,)) or arrays[:1]
+
+
+@function(arrays=_with_elements)
+def cat(where: Name, tensors: Arrays, dim: int = 0) -> Op:
+    """Arrays of one type one behind the other along an axis. Arrays of shape (0,) are left out, as torch has it."""
+    if not tensors[0].rank:
+        raise ShapeError(f"{where}: arrays without axes cannot be joined; use stack")
+    return Concat(dim)
+
+
+@function(arrays=_several)
+def stack(where: Name, tensors: Arrays, dim: int = 0) -> Operation:
+    """Arrays of one type and shape side by side along a new axis."""
+    given = tensors[0].shape
+    if any(x.shape != given for x in tensors):
+        raise ShapeError(f"{where}: shapes {', '.join(str(list(x.shape)) for x in tensors)} differ")
+    op = Concat(normalize_axis(where, dim, len(given) + 1))
+    shape = (*given[: op.axis], 1, *given[op.axis :])
+    (made,) = op.infer(*(TensorType(x.dtype, shape) for x in tensors))
+    return Operation(op, (shape,) * len(tensors), (made.shape,))
+
+
+def _parts(result: Any) -> tuple[Any, ...]:
+    """Several parts, or the only one, as a tuple."""
+    return result if isinstance(result, tuple) else (result,)
+
+
+@function(out="", returns="tuple[A, ...]", then=_parts)
+def split(where: Name, tensor: Array, split_size_or_sections: Dims, dim: int = 0) -> Op:
     """Consecutive parts along an axis: of so many each, the last perhaps of fewer, or of the given numbers."""
-    made = call(parse_split, (tensor,), ("split", split_size_or_sections, dim), None, threads)
-    return made if isinstance(made, tuple) else (made,)
-
-
-def parse_split(types: Types, where: str, sections: object, dim: object) -> Operation:
-    """Parts of an axis."""
-    (x,), axis = types, normalize_axis(where, whole(where, "dim", dim), types[0].rank)
-    extent = x.shape[axis]
+    axis, sections = normalize_axis(where, dim, tensor.rank), split_size_or_sections
+    extent = tensor.shape[axis]
     if isinstance(sections, list | tuple):
         sizes = whole_numbers(where, "split_size_or_sections", sections)
     else:
@@ -167,7 +158,7 @@ def parse_split(types: Types, where: str, sections: object, dim: object) -> Oper
             raise ArgumentError(f"{where}: parts of 0 elements do not make up an axis of {extent}")
         count = max(1, -(-extent // size)) if size else 1
         sizes = (size,) * (count - 1) + (extent - size * (count - 1),)
-    return plain(BoundOperator(Split(len(sizes), axis), {1: int64s(sizes)}), x)
+    return BoundOperator(Split(len(sizes), axis), {1: int64s(sizes)})
 
 
 # ---- channels and space ---------------------------------------------------------------------------------------------

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.types import is_float
-from cenote.functional.arguments import Operation, Types, plain
-from cenote.functional.dispatch import call
-from cenote.functional.kinds import Array
-from cenote.functional.record import function, public
+from cenote.functional.kinds import Array, Kind, Name
+from cenote.functional.record import function
 from cenote.functional.scalars import factor, number
-from cenote.functional.types import A
 from cenote.ops.base import Op
 from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
+
+Factor = Annotated[float, Kind("float")]
 
 
 @function()
@@ -75,23 +76,21 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Op:
     return MatMul(permute_b=(1, 0) if weight.rank == 2 else ())
 
 
-@public
+def _addends(where: str, input: object, mat1: object, mat2: object, beta: object) -> tuple[object, ...]:
+    """The matrices, and the input where it counts."""
+    return (mat1, mat2) if number(where, "beta", beta) == 0 else (mat1, mat2, input)
+
+
+@function(arrays=_addends, order=("mat1", "mat2"))
 def addmm(
-    input: A, mat1: A, mat2: A, *, beta: float = 1, alpha: float = 1, out: A | None = None, threads: int | None = None
-) -> A:  # fmt: skip
+    where: Name, input: Array, mat1: Array, mat2: Array, *, beta: Factor = 1, alpha: Factor = 1
+) -> Gemm:
     """beta * input + alpha * (mat1 @ mat2), as torch.addmm.
 
     mat1 (M, K), mat2 (K, N); input broadcasts to (M, N). With beta = 0 the input is not read: NaN in it does not
     spread. Types, `out`, `threads`: see matmul; for integers alpha and beta must be whole numbers.
     """
-    arrays = (mat1, mat2) if number("addmm", "beta", beta) == 0 else (mat1, mat2, input)
-    return call(_parse_addmm, arrays, ("addmm", beta, alpha), out, threads)
-
-
-def _parse_addmm(types: Types, where: str, beta: object, alpha: object) -> Operation:
-    """beta * input + alpha * (mat1 @ mat2)."""
-    if any(x.rank != 2 for x in types[:2]):
-        raise ShapeError(f"addmm: mat1 {types[0]} and mat2 {types[1]} must be matrices")
-    dtype = types[0].dtype
-    op = Gemm(factor(where, "alpha", alpha, dtype), factor(where, "beta", beta, dtype))
-    return plain(op, *types)
+    if mat1.rank != 2 or mat2.rank != 2:
+        raise ShapeError(f"{where}: mat1 {mat1} and mat2 {mat2} must be matrices")
+    dtype = mat1.dtype
+    return Gemm(factor(where, "alpha", alpha, dtype), factor(where, "beta", beta, dtype))

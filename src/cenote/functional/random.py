@@ -7,15 +7,17 @@ each call draws others. PyTorch draws other numbers for its own seeds.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import TensorType
-from cenote.functional.arguments import Operation, flag, seed_of
+from cenote.functional.arguments import flag, seed_of
 from cenote.functional.kinds import Array, Early, Name
 from cenote.functional.record import function
+from cenote.ops.base import Op
 from cenote.ops.random.dropout import SEED, RandomDropout, check_chance
 from cenote.ops.random.philox import fresh_seed
 
@@ -37,36 +39,38 @@ def _target(where: str, input: object, inplace: object, out: object, return_mask
     return input
 
 
-def _target_of_one(where: str, input: object, inplace: object, out: object) -> object:
-    """The same for a function that gives no mask."""
-    return _target(where, input, inplace, out)
+@dataclass(frozen=True)
+class Chance:
+    """The arguments of a dropout."""
+
+    p: float = 0.5
+    training: bool = True
+    inplace: Inplace = False
+
+    def operator(
+        self, where: str, x: TensorType, axes: int | None, alpha: bool = False, mask: bool = False
+    ) -> RandomDropout:
+        """Dropout of (input, seed), with a draw for each position of so many leading axes (None: for each element)."""
+        check_chance(where, self.p)
+        used = self.p if self.training else 0.0
+        if not used:
+            axes = None  # nothing is dropped, whatever the axes are
+        if axes is not None and x.rank < axes:
+            raise ShapeError(f"{where}: expected an input of at least {axes} axes, got {list(x.shape)}")
+        return RandomDropout(used, axes, alpha, mask)
 
 
-def _dropped(
-    where: str,
-    x: TensorType,
-    p: float,
-    training: bool,
-    axes: int | None,
-    alpha: bool = False,
-    mask: bool = False,
-) -> Operation:
-    """Dropout of (input, seed), with a draw for each position of so many leading axes (None: for each element)."""
-    check_chance(where, p)
-    used = p if training else 0.0
-    if not used:
-        axes = None  # nothing is dropped, whatever the axes are
-    if axes is not None and x.rank < axes:
-        raise ShapeError(f"{where}: expected an input of at least {axes} axes, got {list(x.shape)}")
-    op, key = RandomDropout(used, axes, alpha, mask), TensorType(np.dtype(SEED), (1,))
-    return Operation(op, (x.shape, key.shape), tuple(y.shape for y in op.infer(x, key)))
+@dataclass(frozen=True)
+class AskedChance(Chance):
+    """The same for functions that drop only when they are asked to."""
+
+    training: bool = False
 
 
 @function(arrays=_keyed, target=_target, returns="Any")
 def dropout(
-    where: Name, input: Array, p: float = 0.5, training: bool = True, inplace: Inplace = False, *,
-    seed: Seed | None = None, return_mask: bool = False,
-) -> Operation:  # fmt: skip
+    where: Name, input: Array, chance: Chance, *, seed: Seed | None = None, return_mask: bool = False
+) -> Op:
     """Each element zero with probability p, else times 1 / (1 - p), as torch.nn.functional.dropout.
 
     p            0 to 1, taken to the nearest multiple of 2^-32; with 1 all is zero
@@ -78,61 +82,51 @@ def dropout(
     A NaN that is dropped becomes zero (in PyTorch it stays). Raises ArgumentError for a p that is no probability,
     DTypeError for types that are no floats.
     """
-    return _dropped(where, input, p, training, None, mask=return_mask)
+    return chance.operator(where, input, None, mask=return_mask)
 
 
-@function(arrays=_keyed, target=_target_of_one)
-def alpha_dropout(
-    where: Name, input: Array, p: float = 0.5, training: bool = False, inplace: Inplace = False, *,
-    seed: Seed | None = None,
-) -> Operation:  # fmt: skip
+@function(arrays=_keyed, target=_target)
+def alpha_dropout(where: Name, input: Array, chance: AskedChance, *, seed: Seed | None = None) -> Op:
     """Dropout to SELU's lowest value, scaled and shifted so that mean 0 and variance 1 stay, as
     torch.nn.functional.alpha_dropout. Arguments: see dropout."""
-    return _dropped(where, input, p, training, None, alpha=True)
+    return chance.operator(where, input, None, alpha=True)
 
 
-@function(arrays=_keyed, target=_target_of_one)
-def dropout1d(
-    where: Name, input: Array, p: float = 0.5, training: bool = True, inplace: Inplace = False, *,
-    seed: Seed | None = None,
-) -> Operation:  # fmt: skip
+@function(arrays=_keyed, target=_target)
+def dropout1d(where: Name, input: Array, chance: Chance, *, seed: Seed | None = None) -> Op:
     """Whole channels of (N, C, L) or (C, L) dropped: see dropout."""
-    return _dropped(where, input, p, training, 1 if input.rank == 2 else 2)
+    return chance.operator(where, input, 1 if input.rank == 2 else 2)
 
 
-@function(arrays=_keyed, target=_target_of_one)
-def dropout2d(
-    where: Name, input: Array, p: float = 0.5, training: bool = True, inplace: Inplace = False, *,
-    seed: Seed | None = None,
-) -> Operation:  # fmt: skip
+@function(arrays=_keyed, target=_target)
+def dropout2d(where: Name, input: Array, chance: Chance, *, seed: Seed | None = None) -> Op:
     """Whole channels of (N, C, H, W) dropped (of three axes: those of (N, C, L), as PyTorch): see dropout."""
-    return _dropped(where, input, p, training, 2)
+    return chance.operator(where, input, 2)
 
 
-@function(arrays=_keyed, target=_target_of_one)
-def dropout3d(
-    where: Name, input: Array, p: float = 0.5, training: bool = True, inplace: Inplace = False, *,
-    seed: Seed | None = None,
-) -> Operation:  # fmt: skip
+@function(arrays=_keyed, target=_target)
+def dropout3d(where: Name, input: Array, chance: Chance, *, seed: Seed | None = None) -> Op:
     """Whole channels of (N, C, D, H, W) or (C, D, H, W) dropped: see dropout."""
-    return _dropped(where, input, p, training, 1 if input.rank == 4 else 2)
+    return chance.operator(where, input, 1 if input.rank == 4 else 2)
 
 
-@function(arrays=_keyed, target=_target_of_one)
-def feature_alpha_dropout(
-    where: Name, input: Array, p: float = 0.5, training: bool = False, inplace: Inplace = False, *,
-    seed: Seed | None = None,
-) -> Operation:  # fmt: skip
+@function(arrays=_keyed, target=_target)
+def feature_alpha_dropout(where: Name, input: Array, chance: AskedChance, *, seed: Seed | None = None) -> Op:
     """alpha_dropout of whole channels of (N, C, ...)."""
-    return _dropped(where, input, p, training, 2, alpha=True)
+    return chance.operator(where, input, 2, alpha=True)
 
 
 @function(arrays=_keyed)
 def stochastic_depth(
-    where: Name, input: Array, p: float, mode: Literal["batch", "row"], training: bool = True, *,
+    where: Name,
+    input: Array,
+    p: float,
+    mode: Literal["batch", "row"],
+    training: bool = True,
+    *,
     seed: Seed | None = None,
-) -> Operation:  # fmt: skip
+) -> Op:
     """The whole batch, or each of its rows, zero with probability p, else times 1 / (1 - p), as
     torchvision.ops.stochastic_depth. Other arguments: see dropout.
     """
-    return _dropped(where, input, p, training, 0 if mode == "batch" else 1)
+    return Chance(p, training).operator(where, input, 0 if mode == "batch" else 1)

@@ -145,7 +145,8 @@ class Record:
     arrays    makes the operator's arrays of those that are given, by name, and of other arguments; `where` is the
               function's name, `rank` that of the record
     target    finds where the result goes in the same way; by default that is `out`
-    first     the array whose kind the result has, where that is not the first parameter
+    order     the arrays that the operator takes first, where that is not the order of parameters; the result is of the
+              kind of the first
     then      makes what callers get of the result
     composed  the body runs other functions on the arrays; it makes no operator
     """
@@ -161,7 +162,7 @@ class Record:
     out: str = "A | None"
     arrays: Callable[..., tuple[Any, ...]] | None = None
     target: Callable[..., Any] | None = None
-    first: str = ""
+    order: tuple[str, ...] = ()
     then: Callable[[Any], Any] | None = None
     composed: bool = False
 
@@ -172,7 +173,14 @@ class Record:
     @cached_property
     def operands(self) -> tuple[FunctionParameter, ...]:
         """The arrays, in the order in which they are handed over."""
-        return tuple(sorted(self.of(ArrayKind), key=lambda each: each.name != self.first))
+        places = {name: place for place, name in enumerate(self.order)}
+        return tuple(sorted(self.of(ArrayKind), key=lambda each: places.get(each.name, len(places))))
+
+    @cached_property
+    def optional(self) -> tuple[str, ...]:
+        """The arrays that may be left out, where they are several: a call's key says which are."""
+        names = tuple(each.name for each in self.operands if each.optional)
+        return names if len(names) > 1 and not self.arrays else ()
 
     @cached_property
     def layout(self) -> tuple[FunctionParameter, ...]:
@@ -222,8 +230,11 @@ class Record:
 
     def parse(self, types: Types, where: str, *values: object) -> Operation:
         """The operation for inputs of these types and the arguments' values."""
-        given: dict[str, Any] = dict(zip((each.name for each in self.arguments), values, strict=True))
-        given |= zip((each.name for each in self.operands), types, strict=False)
+        names = [each.name for each in self.arguments]
+        given: dict[str, Any] = dict(zip(names, values, strict=False))
+        absent = dict(zip(self.optional, values[len(names) :], strict=True))
+        operands = (each.name for each in self.operands if not absent.get(each.name))
+        given |= zip(operands, types, strict=False)
         given |= {each.name: types for each in self.of(ArraysKind)}
         read = self.read(where, given)
         made = self.body(**read)
@@ -243,9 +254,10 @@ class Record:
             names |= {"body": named(self.name, self.body), "Way": Way}
             line = f"body({self.in_body(out, names)})"
         else:
-            keys = (
+            keys = [
                 f"{each.kind.key}({each.name})" if each.kind.key else each.name for each in self.arguments
-            )
+            ]
+            keys += [f"{name} is None" for name in self.optional]
             if self.target:
                 out = f"target({self.names_of(self.target)})"
             line = (
@@ -286,6 +298,8 @@ class Record:
             return f"arrays({self.names_of(self.arrays)})"
         names = [each.name for each in self.operands]
         everything = f"({', '.join(names)},)"
+        if self.optional:
+            return f"tuple([x for x in {everything} if x is not None])"
         if not self.operands[-1].optional:
             return everything
         return f"({', '.join(names[:-1])},) if {names[-1]} is None else {everything}"

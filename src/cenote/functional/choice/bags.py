@@ -71,7 +71,7 @@ def _bounds(where: str, indices: Values, offsets: object, ends: bool) -> Values:
     return bounds
 
 
-@function(first="weight", arrays=_bags)
+@function(order=("weight",), arrays=_bags)
 def embedding_bag(
     where: Name,
     input: Indices,

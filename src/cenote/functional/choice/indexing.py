@@ -82,7 +82,7 @@ def row_of(where: str, weight: TensorType, padding_idx: int | None) -> int | Non
     return None if padding_idx is None else padding_idx % rows
 
 
-@function(first="weight")
+@function(order=("weight",))
 def embedding(
     where: Name,
     input: Index,

@@ -11,7 +11,7 @@ from cenote.core.types import TensorType
 from cenote.functional.arguments import Operation, given_array, plain, type_of
 from cenote.functional.choice.indexing import Index, as_index, axis_of
 from cenote.functional.kinds import Anything, Array, ArrayKind, Given, Name, Other, Ways
-from cenote.functional.outputs import check_out
+from cenote.functional.outputs import handed
 from cenote.functional.record import composed, function
 from cenote.functional.scalars import number_as
 from cenote.functional.types import DLPack, Invalid
@@ -132,11 +132,7 @@ def scatter_reduce(
         whole = x.dtype.kind in "iu"
         mean = np.floor_divide(y, count.astype(x.dtype)) if whole else y.astype(np.float64) / count
         y = np.where(hits > 0, mean.astype(x.dtype), y)
-    if way.out is None:
-        return restore(y)
-    (target,) = check_out(where, way.out, (TensorType(y.dtype, y.shape),), ())
-    target[...] = y
-    return way.out
+    return handed(where, y, way.out, restore)
 
 
 def _neutral(kind: str, dtype: np.dtype[Any]) -> float:
