@@ -118,6 +118,8 @@ def modules_that_nothing_imports() -> list[str]:
             asked |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             asked |= {alias.name for alias in node.names}
+    for source in sources().values():  # those that need an optional package
+        asked.update(re.findall(r'import_module\("([\w.]+)"\)', source))
     named = {path: path.removesuffix(".py").replace("/", ".") for path in sources()}
     return [
         path

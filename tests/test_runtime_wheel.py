@@ -120,7 +120,7 @@ def test_what_is_left_out_says_what_to_install(site: Path, tmp_path: Path, code:
     done = alone(site, tmp_path, code)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("cenote.core.packages.MissingPackageError: ")
+    assert last.startswith("cenote.core.errors.MissingPackageError: ")
     assert "is not installed" in last
     assert "pip install cenote (instead of cenote-runtime" in last
 

@@ -101,7 +101,7 @@ _ON_DEMAND = {
 
 
 def __getattr__(name: str) -> Any:
-    """What not every program asks for is imported when it is asked for."""
+    """Import what not every program uses on its first use."""
     if name in ("functional", "serving", "tiling"):
         with importing():
             return import_module(f"cenote.{name}")

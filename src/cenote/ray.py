@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, InputError
-from cenote.core.packages import needed
+from cenote.core.errors import ArgumentError, InputError, needed
 from cenote.core.types import Array
 from cenote.models.loading import load
 

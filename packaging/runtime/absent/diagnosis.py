@@ -1,5 +1,5 @@
 """Not in this distribution."""
 
-from cenote.core.packages import left_out
+from cenote.core.errors import left_out
 
 raise left_out(__name__)

@@ -12,8 +12,7 @@ from cenote.about.stored import cache_contents
 from cenote.codegen import bundle, cache
 from cenote.codegen.jit import host_target, llvm_version, named_target
 from cenote.core import settings
-from cenote.core.errors import ArgumentError
-from cenote.core.packages import MissingPackageError
+from cenote.core.errors import ArgumentError, MissingPackageError
 from cenote.core.settings import Setting
 from cenote.core.target import cache_sizes, physical_cores, processor
 from cenote.core.version import __version__

@@ -60,8 +60,8 @@ def _label(labels: Sequence[str], index: int) -> str:
 
 
 def answer_lines(outputs: Mapping[str, NDArray[Any]], labels: Sequence[str], top: int | None) -> list[str]:
-    """What to print of one run: the top classes of the output that the labels fit (the first one where there are no
-    labels but `top` is asked for), statistics of every other output."""
+    """Lines to print for one run: the top classes of the output that the labels fit (of the first output if there are
+    no labels but `top` is set), statistics of every other output."""
     chosen = _scored(outputs, labels, top)
     lines: list[str] = []
     for name, array in outputs.items():

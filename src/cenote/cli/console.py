@@ -1,4 +1,4 @@
-"""Where text goes, and how numbers read."""
+"""Output of the command line: standard output and standard error, progress bars, formats of numbers."""
 
 from __future__ import annotations
 

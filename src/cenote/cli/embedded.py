@@ -1,4 +1,4 @@
-"""What `cenote run` does without a model: the network in the package names the clothes in the package's pictures."""
+"""`cenote run` without a model: the network in the package classifies the package's pictures of clothes."""
 
 from __future__ import annotations
 

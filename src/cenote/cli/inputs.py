@@ -1,4 +1,4 @@
-"""What the command line says of a model's inputs: .npy, .npz, pictures, numbers; one run per file, or one from all."""
+"""Inputs named on the command line: .npy, .npz, pictures, numbers; one run per file, or one run of all files."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _content(model: Path, loaded: cenote.Model) -> dict[str, Any]:
 
 
 def _check(model: Path, as_json: bool) -> None:
-    """What keeps the model from being read, a line each."""
+    """Print what keeps the model from being read, one reason a line. Exits with 1 if there is any."""
     problems = cenote.unsupported(model)
     if as_json:
         say_json({"file": str(model), "ok": not problems, "unsupported": problems})

@@ -48,7 +48,7 @@ def parse_bounds(texts: Sequence[str]) -> dict[str, list[int | str | None]]:
 
 
 def shapes_of(inputs: Mapping[str, Any]) -> Shapes:
-    """Those of real inputs: arrays, numbers and lists of numbers."""
+    """Shapes of arrays, numbers and lists of numbers, by name. Raises InputError for ragged lists."""
     try:
         return {name: np.shape(value) for name, value in inputs.items()}
     except ValueError as error:

@@ -43,14 +43,11 @@ class LayerGroup:
 
     def given(self) -> dict[str, Any]:
         """Return those that are given besides the element type, as `cenote.tiling.plan` takes them."""
-        found = {
-            "input": _numbers("--input", self.input), "kernel": _numbers("--kernel", self.kernel),
-            "stride": _numbers("--stride", self.stride), "padding": _padding(self.padding),
-            "dilation": _numbers("--dilation", self.dilation), "output": _numbers("--output", self.output),
-            "filters": self.filters, "groups": self.groups, "indices": self.indices, "fused": self.fused,
-            "ceil_mode": self.ceil_mode or None, "count_include_pad": self.count_include_pad or None,
-        }  # fmt: skip
-        return {name: value for name, value in found.items() if value is not None}
+        found = {name: value for name, value in vars(self).items() if name != "dtype"}
+        for name in ("input", "kernel", "stride", "dilation", "output"):
+            found[name] = _numbers(f"--{name}", found[name])
+        found["padding"] = _padding(self.padding)
+        return {name: value for name, value in found.items() if value not in (None, False)}
 
 
 @dataclass(frozen=True)
@@ -163,7 +160,7 @@ def _refuse(given: dict[str, Any], what: str) -> None:
 
 
 def _executed(plan: Any) -> dict[str, Any]:
-    """What the simulator counts beside what the plan says, and whether results agree."""
+    """Run the plan on random numbers: the simulator's counts beside the plan's, and whether results agree."""
     generator = np.random.default_rng(0)
     kind = plan.layer.inputs[0]
     x = (generator.standard_normal(kind.shape) * 8).astype(kind.dtype)
@@ -203,10 +200,8 @@ def _show_model(model: Any) -> None:
         table.add_column(column, no_wrap=column not in ("layer", "input"))
     for plan in model.plans:
         sizes = ",".join(map(str, plan.to_dict()["tile"].values()))
-        table.add_row(
-            plan.layer.title, str(plan.layer.inputs[0]), plan.stage, sizes, f"{plan.tasks:,}", f"{plan.bytes:,}",
-            f"{plan.cycles:,}",
-        )  # fmt: skip
+        counts = (f"{count:,}" for count in (plan.tasks, plan.bytes, plan.cycles))
+        table.add_row(plan.layer.title, str(plan.layer.inputs[0]), plan.stage, sizes, *counts)
     out().print(table)
     say(
         f"{len(model.plans)} layers ({model.others} other nodes): {model.cycles:,} cycles, {model.bytes_moved:,} bytes"

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 from cenote.codegen import bundle, loader, worker
 from cenote.codegen import cache as object_cache
 from cenote.core import cpuid, settings
-from cenote.core.errors import CodegenError
+from cenote.core.errors import CodegenError, needed
 from cenote.core.locks import LLVM, Guard, importing
-from cenote.core.packages import needed
 from cenote.core.target import Target, choose_target
 
 if TYPE_CHECKING:

@@ -136,9 +136,8 @@ def _late_halos(steps: Sequence[PendingStep], levels: Sequence[int]) -> list[int
 
 _NEVER = -(1 << 60)
 _FIRST = -(1 << 62)  # before every offset
-_MOST_SPANS = (
-    64  # spans that a read or a halo keeps apart; beyond them steps may wait for more than necessary
-)
+# Spans of memory that a read or a halo keeps apart; beyond so many, steps may wait for more than necessary.
+_MOST_SPANS = 64
 
 
 @dataclass

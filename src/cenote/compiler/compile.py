@@ -27,9 +27,8 @@ from cenote.runtime.program import Program
 from cenote.runtime.template import Template
 from cenote.runtime.threads import resolve_threads
 
-_MORE_MEMORY = (
-    1.1  # most memory, relative to step by step, that a plan may take so that branches run side by side
-)
+# The most memory, relative to a plan step by step, that a plan may take so that branches run side by side.
+_MORE_MEMORY = 1.1
 
 
 @dataclass(frozen=True, repr=False)

@@ -40,9 +40,8 @@ _WORTH_MEASURING = 20e-6
 _MOST_BYTES = 256 << 20  # inputs and weights of a layer that is measured
 # Operations per byte of weights: below, a model waits for memory, which a trial finds in the cache.
 _LEAST_REUSE = 4.0
-_GAIN = (
-    0.97  # time relative to the cost model's choice that another must reach, so that noise decides nothing
-)
+# Time relative to the cost model's choice that another lowering must reach, so that noise decides nothing.
+_GAIN = 0.97
 _ROUNDS = 7
 _LONGEST = 0.3  # seconds for all rounds of a layer, but one round at least
 

@@ -4,6 +4,7 @@
     ├── ModelError         the file or graph is not a valid model (also a ValueError)
     │   └── MissingFileError   there is no such file (also a FileNotFoundError)
     ├── UnsupportedError   a valid model or call that Cenote cannot run (also a NotImplementedError)
+    │   └── MissingPackageError   a package that is needed is not installed (also an ImportError)
     ├── ShapeError         shapes or ranks do not fit (also a ValueError)
     ├── DTypeError         element types do not fit (also a TypeError)
     ├── ArgumentError      an attribute or argument is out of range (also a ValueError)
@@ -19,9 +20,10 @@ once, at its boundary, with `CenoteError.located`.
 from __future__ import annotations
 
 import errno
+import importlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 
 class CenoteError(Exception):
@@ -55,6 +57,10 @@ class MissingFileError(ModelError, FileNotFoundError):
 
 class UnsupportedError(CenoteError, NotImplementedError):
     """A model or call is valid, but Cenote cannot run it."""
+
+
+class MissingPackageError(UnsupportedError, ImportError):
+    """A package that is required is not installed."""
 
 
 class ShapeError(CenoteError, ValueError):
@@ -135,15 +141,10 @@ class errors_at:  # noqa: N801  (used as `contextmanager`s are, at a fifth of th
             raise ModelError(text) from error
 
 
-_REFUSED = (
-    "can't start new thread",
-    "can't allocate lock",
-)  # what Python's RuntimeErrors say of the system's limits
-_NO_ROOM = (
-    errno.ENOMEM,
-    errno.EMFILE,
-    errno.ENFILE,
-)  # of OSErrors: memory, descriptors (imports need them too)
+# Messages of RuntimeErrors for limits of the system, and codes of OSErrors for memory and descriptors, which imports
+# need too.
+_REFUSED = ("can't start new thread", "can't allocate lock")
+_NO_ROOM = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 def raise_refusal(what: str, error: Exception) -> NoReturn:
@@ -168,3 +169,21 @@ def refusals(what: str) -> Iterator[None]:
         yield
     except (MemoryError, OSError, RuntimeError) as error:
         raise_refusal(what, error)
+
+
+_REMEDY = "pip install cenote (instead of cenote-runtime, which runs plan files only)"
+
+
+def needed(package: str, purpose: str, remedy: str = _REMEDY) -> Any:
+    """Import a package that not every installation has. Raises MissingPackageError, which names the purpose."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError:
+        raise MissingPackageError(
+            f"{purpose} takes the package {package}, which is not installed: {remedy}"
+        ) from None
+
+
+def left_out(module: str) -> MissingPackageError:
+    """Return the error for the import of a part that `cenote-runtime` does not have."""
+    return MissingPackageError(f"{module} is not installed, nor what it needs: {_REMEDY}")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ArgumentError
+from cenote.core.text import split_words
 
 _L1, _L2, _L3 = 32 << 10, 512 << 10, 16 << 20  # bytes of the usual caches
 
@@ -190,10 +191,7 @@ def _limit(folder: Path) -> float:
 # Code is generated for a level, not for the particular CPU, so that code compiled on one machine runs on every other
 # of its level. On six networks (AVX-512) the difference in time was within noise, the least times within 1.5 % either
 # way.
-_V3 = (
-    "avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2",
-    "ssse3",
-)  # fmt: skip
+_V3 = split_words("avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3")
 LEVELS = {
     "x86-64-v3": _V3,
     "x86-64-v4": (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"),

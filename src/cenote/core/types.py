@@ -12,7 +12,7 @@ import numpy as np
 
 from cenote.core.cached import cached_property
 from cenote.core.computed import SizedArray
-from cenote.core.packages import needed
+from cenote.core.errors import needed
 from cenote.core.sizes import Size, whole
 
 # Importing numpy.typing takes a tenth of the time of importing NumPy, and only type checkers need it.

@@ -160,11 +160,9 @@ class OnnxImporter:
         constants = {i: self.constants[name] for i, name in enumerate(inputs) if name in self.constants}
         present = tuple(bool(name) for name in inputs)
         makers = {i: self.makers[name] for i, name in enumerate(inputs) if name in self.makers}
-        like = (
-            domain, node.op_type, opset, present, len(outputs), len(node.output),
-            *(item.SerializeToString() for item in attributes),
-            *((index, id(content)) for index, content in constants.items()), *makers.items(),
-        )  # fmt: skip
+        like: tuple[object, ...] = (domain, node.op_type, opset, present, len(outputs), len(node.output))
+        like += tuple(item.SerializeToString() for item in attributes)
+        like += (*((index, id(content)) for index, content in constants.items()), *makers.items())
         if like not in self.decoded:
             self.decoded[like] = _decoded(
                 Imported(

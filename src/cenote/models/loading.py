@@ -16,6 +16,7 @@ from cenote.core.collector import collector_paused
 from cenote.core.errors import (
     ArgumentError,
     CenoteError,
+    MissingPackageError,
     ModelError,
     UnsupportedError,
     refusals,
@@ -23,7 +24,6 @@ from cenote.core.errors import (
 from cenote.core.load_options import NO_OPTIONS, OPTIONS, LoadOptions
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Format, Precision, Tune, Weights
-from cenote.core.packages import MissingPackageError
 from cenote.models.model import Again, Model
 from cenote.models.values import ModelsOfValues
 from cenote.plans.cache import CacheEntry, cache_entry_of, content_of

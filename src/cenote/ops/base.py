@@ -86,7 +86,7 @@ def no_calls(inputs: Sequence[View | None], outputs: Sequence[View]) -> tuple[Ca
 
 
 class Alias(Enum):
-    """How an operator's values share memory so that nothing is computed; the value names it in plans."""
+    """Ways in which outputs share memory with inputs, so that nothing is computed; the values are names in plans."""
 
     VIEW = "view"  # the output is the first input's elements under another shape or layout
     JOINED = "in place"  # the inputs are written straight into the output, one behind the other
@@ -199,8 +199,8 @@ class Imported:
 
 @dataclass(frozen=True)
 class Rewired:
-    """What a decoder returns when the operator's inputs are not the node's: an int picks an input of the node, an array
-    becomes a constant, an operator without inputs a node before this one, None an absent input."""
+    """Result of a decoder whose operator takes other inputs than the node: an int picks an input of the node, an
+    array becomes a constant, an operator without inputs becomes a node before this one, None is an absent input."""
 
     op: Op
     inputs: tuple[int | Array | Op | None, ...]
@@ -252,18 +252,18 @@ class Op(Exact):
         raise NotImplementedError(f"{type(self).__name__}.compute")
 
     def infer(self, *inputs: TensorType | None) -> Types:
-        """What `types` says, once the inputs have been counted."""
+        """Types of the outputs, as `types` returns them, after a check of the number of inputs."""
         return self.types(*self.arranged(inputs))
 
     def reference(self, *inputs: Array | None) -> Arrays:
-        """What `compute` gives, row-major."""
+        """Outputs of `compute` as row-major arrays, without NumPy's floating-point warnings."""
         with np.errstate(all="ignore"):
             outputs = self.compute(*self.arranged(inputs))
         return tuple(np.asarray(y, order="C") for y in outputs)
 
     def run_on_host(self, threads: int, *inputs: Array | None) -> Arrays:
-        """What a model runs on the host where it is cut: the reference, or kernels on so many threads that give the
-        same bits for results whose sizes only their content tells."""
+        """Outputs where a model is cut at this operator: the reference, unless an operator whose output sizes depend
+        on content overrides it with kernels on `threads` threads that return the same bits."""
         return self.reference(*inputs)
 
     def declared(self, *inputs: Array | None) -> Types:
@@ -278,9 +278,10 @@ class Op(Exact):
         return tuple(TensorType(y.dtype, y.shape) for y in self.reference(*values))
 
     def open_shapes(self, *inputs: TensorType | None) -> tuple[OpenShape, ...] | None:
-        """Of an operator that raises ShapeFromData: the shapes of its outputs, None for extents that depend on content;
-        None where not even the ranks are known. What it says spares plans: an extent that it gives is no number of its
-        own to them."""
+        """Shapes of the outputs of an operator that raises ShapeFromData, with None for extents that depend on content.
+
+        None where not even the ranks are known, the default. Each known extent is one variable less in plans.
+        """
         return None
 
     def arranged(self, inputs: Sequence[T | None]) -> list[Any]:
@@ -311,11 +312,11 @@ class Op(Exact):
             yield Lowering.shared(Alias.VIEW, (PLAIN, *absent), (PLAIN,))
 
     def operations(self, outputs: Types, *inputs: Any, **unused: Any) -> int:
-        """What the outputs take, multiply-adds counted as 2; by default one operation per element."""
+        """Number of arithmetic operations, a multiply-add counted as 2; by default one per element of the outputs."""
         return sum(y.size for y in outputs)
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        """Its operations, and every input and output moved once."""
+        """Arithmetic operations, and the bytes of every input and output once."""
         outputs = self.infer(*inputs)
         moved = sum(x.nbytes for x in (*inputs, *outputs) if x is not None)
         return Cost(self.operations(outputs, *(self.arranged(inputs) if self.operands else inputs)), moved)
@@ -365,9 +366,10 @@ class Op(Exact):
 
 @dataclass(frozen=True)
 class Check(Op):
-    """What `Lowering.check` holds: an operator without outputs whose one input is what the kernels noted, a row per
-    item of work that starts with 0 where nothing is wrong (the rest of such a row is junk). Subclasses say in
-    `raise_if_wrong` what is wrong; they are no operators of graphs.
+    """Operator in `Lowering.check`, without outputs: reads the findings of kernels, a row per item of work.
+
+    A row starts with 0 where nothing is wrong; the rest of such a row is undefined. Subclasses raise the error in
+    `raise_if_wrong`. Graphs never hold such an operator.
     """
 
     looks: ClassVar[bool] = True

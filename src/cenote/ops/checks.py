@@ -1,4 +1,4 @@
-"""What operators share in reading what they are given: a node's attributes, the content of inputs, checks of both."""
+"""Readers that operators share: attributes of nodes, content of constant inputs, checks of both."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from cenote.core.conv_geometry import pairs_from_onnx
 from cenote.core.errors import ArgumentError, DTypeError, ModelError, ShapeError, UnsupportedError
 from cenote.core.options import ACCUMULATIONS
 from cenote.core.sizes import is_size, whole
+from cenote.core.text import split_words
 from cenote.core.types import INT64, Array, TensorType, dtype_named, is_float
 from cenote.ops.base import Imported, Op, ValueNeeded
 
+# In the order of ONNX's TensorProto.DataType, whose 0 is "undefined"; "object" holds strings.
 _DTYPE_NAMES = (
-    "", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "object", "bool", "float16",
-    "float64", "uint32", "uint64", "complex64", "complex128", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz",
-    "float8_e5m2", "float8_e5m2fnuz", "uint4", "int4", "float4_e2m1fn", "float8_e8m0fnu", "uint2", "int2",
-    "float6_e2m3fn", "float6_e3m2fn",
-)  # fmt: skip  # in the order of ONNX's TensorProto.DataType; "object" holds strings
+    "",
+    *split_words(
+        "float32 uint8 int8 uint16 int16 int32 int64 object bool float16 float64 uint32 uint64",
+        "complex64 complex128 bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz",
+        "uint4 int4 float4_e2m1fn float8_e8m0fnu uint2 int2 float6_e2m3fn float6_e3m2fn",
+    ),
+)
 
 STRING = np.dtype(object)
 _MOST_AXES = 32  # that NumPy broadcasts

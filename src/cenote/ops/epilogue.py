@@ -1,4 +1,4 @@
-"""What an operator does to its finished values before it stores them: what a pass folded into it."""
+"""Epilogues: operations that passes fold into an operator, applied to its values before they are stored."""
 
 from __future__ import annotations
 

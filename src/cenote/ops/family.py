@@ -14,9 +14,14 @@ O = TypeVar("O", bound=Op)
 
 
 def operator(
-    base: type[O], onnx: str, meaning: str, parameters: Mapping[str, float] | None = None, *,
-    attributes: Mapping[str, str] | None = None, **members: Any,
-) -> type[O]:  # fmt: skip
+    base: type[O],
+    onnx: str,
+    meaning: str,
+    parameters: Mapping[str, float] | None = None,
+    *,
+    attributes: Mapping[str, str] | None = None,
+    **members: Any,
+) -> type[O]:
     """The operator that ONNX calls `onnx`: its name in graphs is the same in lower case with underscores.
 
     `parameters` are float fields and their defaults, read from attributes of their names; `attributes` names those of
@@ -24,9 +29,12 @@ def operator(
     name: plans find operators by both.
     """
     own = {
-        "__doc__": meaning, "__module__": base.__module__, "name": re.sub("(?<!^)(?=[A-Z])", "_", onnx).lower(),
+        "__doc__": meaning,
+        "__module__": base.__module__,
+        "name": re.sub("(?<!^)(?=[A-Z])", "_", onnx).lower(),
         "from_onnx": {onnx: lambda node: read(made, node, *(parameters or ()), **(attributes or {}))},
-        "__annotations__": dict.fromkeys(parameters or (), "float"), **(parameters or {}),
-    }  # fmt: skip
+        "__annotations__": dict.fromkeys(parameters or (), "float"),
+        **(parameters or {}),
+    }
     made: type[O] = dataclass(frozen=True)(type(onnx, (base,), own | members))
     return made

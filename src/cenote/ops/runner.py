@@ -72,9 +72,16 @@ class NativeCall:
             if short is not None:
                 return short
         program = Program(
-            (*self.steps, *self.checks), tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes,
-            driver_abi(), self.threads, self.alone, self.flush,
-        )  # fmt: skip
+            (*self.steps, *self.checks),
+            tuple(self.inputs),
+            self.outputs,
+            tuple(self.constants),
+            self.arena_bytes,
+            driver_abi(),
+            self.threads,
+            self.alone,
+            self.flush,
+        )
         return program_runner(program, self.shapes)
 
 

@@ -6,14 +6,16 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from cenote.core.text import split_words
+
 AVAILABLE = "CPUExecutionProvider"
 KNOWN = tuple(
     f"{name}ExecutionProvider"
-    for name in (
-        "NvTensorRTRTX", "Tensorrt", "CUDA", "MIGraphX", "OpenVINO", "Dnnl", "VitisAI", "QNN", "Nnapi", "VSINPU", "Js",
-        "CoreML", "ACL", "Dml", "Rknpu", "WebNN", "WebGpu", "Xnnpack", "CANN", "Azure", "CPU",
+    for name in split_words(
+        "NvTensorRTRTX Tensorrt CUDA MIGraphX OpenVINO Dnnl VitisAI QNN Nnapi VSINPU Js",
+        "CoreML ACL Dml Rknpu WebNN WebGpu Xnnpack CANN Azure CPU",
     )
-)  # fmt: skip
+)
 
 Providers = Sequence[str | tuple[str, dict[Any, Any]]]
 

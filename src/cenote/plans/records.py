@@ -17,10 +17,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, ModelError
+from cenote.core.errors import ArgumentError, MissingPackageError, ModelError
 from cenote.core.load_options import NO_OPTIONS, LoadOptions
 from cenote.core.locks import importing
-from cenote.core.packages import MissingPackageError
 from cenote.core.types import Array, Declared, TensorType, dtype_named
 from cenote.kernels.driver import driver_abi
 from cenote.plans.format import TRUSTED, StalePlanError

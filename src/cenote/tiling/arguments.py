@@ -109,11 +109,10 @@ def plan(
     machine, chosen = hardware_of(hardware), policy_of(policy)
     x = TensorType.of(_dtype(dtype), _shape(input))
     rank = x.rank - 2
-    given: dict[str, Any] = {
-        "kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation, "ceil_mode": ceil_mode,
-        "auto_pad": auto_pad, "count_include_pad": count_include_pad, "divisor_override": divisor_override, "p": p,
-        "output": output, "filters": filters, "groups": groups, "bias": bias,
-    }  # fmt: skip
+    given: dict[str, Any] = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+    given |= {"ceil_mode": ceil_mode, "auto_pad": auto_pad, "count_include_pad": count_include_pad}
+    given |= {"divisor_override": divisor_override, "p": p, "output": output}
+    given |= {"filters": filters, "groups": groups, "bias": bias}
     _refuse_unused(name, given)
     inputs: tuple[TensorType | None, ...] = (x,)
     if name == "conv":

@@ -75,10 +75,12 @@ def verify(
     is not installed or cannot run the model.
     """
     options = LoadOptions(
-        precision=precision, format=format, signature=signature,
+        precision=precision,
+        format=format,
+        signature=signature,
         inputs=None if feed is None else names("feed", feed),
         outputs=None if fetch is None else names("fetch", fetch),
-    )  # fmt: skip
+    )
     return verify_with(source, options, against=against, inputs=inputs, tolerance=tolerance, sizes=sizes)
 
 

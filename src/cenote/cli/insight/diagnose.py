@@ -77,7 +77,7 @@ def _show(found: cenote.Diagnosis, html: Path | None, as_json: bool) -> None:
 
 
 def _tell(output: Path, before: cenote.Model, after: cenote.Model) -> None:
-    """What the plan file holds, and how it is to be loaded."""
+    """Print what the written plan file holds, and the options to load it with."""
     what = "nothing helped, the model as it is" if after is before else "what helped"
     how = ", ".join(_of_loading(before, after))
     text = f"written: {output} ({what}{f'; load it with {how}' if how else ''})"

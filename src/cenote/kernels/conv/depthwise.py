@@ -318,9 +318,17 @@ def depthwise_calls(
 
 
 def _pattern_call(
-    shape: ConvShape, weights: Array, bias: Array | None, activation: Activation, x: View, y: View,
-    residual: View | None, target: Target, pattern: int, exact: bool,
-) -> Call:  # fmt: skip
+    shape: ConvShape,
+    weights: Array,
+    bias: Array | None,
+    activation: Activation,
+    x: View,
+    y: View,
+    residual: View | None,
+    target: Target,
+    pattern: int,
+    exact: bool,
+) -> Call:
     lanes = y.layout.lanes
     groups = Groups(shape.group_channels, shape.group_filters, lanes, pattern)
     blocks = -(-(y.blocks - pattern) // groups.patterns)
@@ -334,29 +342,22 @@ def _pattern_call(
     )
     taps_in_row = shape.window[2] if unrolled else 1
     window = (*shape.window[:2], 1 if unrolled else shape.window[2])
-    widest = (
-        widest_row(taps_in_row, target.registers, groups.filters)
-        if group == 1
-        else widest_group(target.registers, group)
-    )
+    widest = widest_group(target.registers, group)
+    if group == 1:
+        widest = widest_row(taps_in_row, target.registers, groups.filters)
     cut = tile_widths(shape.out[2], widest)
     spread = strides["y"][4] // lanes
     terms = two_level_terms(taps * group, exact)
     long = taps * group > terms
-    specs = tuple(
-        DepthwiseSpec(
-            width, taps_in_row, stride, residual is not None, activation, group, groups.filters, pattern, spread, long
-        )
-        for width in cut.widths
-    )  # fmt: skip
+    more = (residual is not None, activation, group, groups.filters, pattern, spread, long)
+    specs = tuple(DepthwiseSpec(width, taps_in_row, stride, *more) for width in cut.widths)
     packed = _in_blocks(weights.reshape(shape.filters, group, taps), groups).transpose(0, 3, 2, 1)
     packed = np.ascontiguousarray(packed)
     offsets = _in_blocks(np.zeros(shape.filters, np.float32) if bias is None else bias, groups).ravel()
     band, bands, row_bytes = _bands(shape, lanes)
-    numbers = {
-        "rows": math.prod(window), "wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow, "blocks": blocks,
-        "out_d": shape.out[0], "out_h": shape.out[1], "band": band, "bands": bands, "slab": taps * group * lanes,
-    }  # fmt: skip
+    numbers = {"rows": math.prod(window), "wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow}
+    numbers |= {"blocks": blocks, "out_d": shape.out[0], "out_h": shape.out[1]}
+    numbers |= {"band": band, "bands": bands, "slab": taps * group * lanes}
     for side, (n, c, d, h, _) in strides.items():
         scale = shape.strides if side == "x" else (1, 1, 1)
         steps_of = (n, c, d * scale[0], h * scale[1])
@@ -365,16 +366,12 @@ def _pattern_call(
             numbers[f"{side}_block"] = c * groups.patterns
     items = shape.n * blocks * bands
     grain = maximum(1, minimum(PIECE_BYTES // maximum(1, row_bytes * band), items // 16))
-    words: dict[str, Argument] = {
-        "x": x,
-        "weights": packed,
-        "bias": offsets,
-        "y": y.at(pattern * y.strides[1]),
-        "residual": None if residual is None else residual.at(pattern * residual.strides[1]),
-        "table": computed(row_table, window, steps, origin),
-        **numbers,
-        **({BLOCK: max(1, terms // (taps_in_row * group))} if long else {}),
-    }
+    words: dict[str, Argument] = {"x": x, "weights": packed, "bias": offsets, **numbers}
+    words["y"] = y.at(pattern * y.strides[1])
+    words["residual"] = None if residual is None else residual.at(pattern * residual.strides[1])
+    words["table"] = computed(row_table, window, steps, origin)
+    if long:
+        words[BLOCK] = max(1, terms // (taps_in_row * group))
     executed = 2 * shape.n * shape.pixels * packed.size
     return Call.named(specs[0], words, items, grain, operations=executed).among(specs, cut.chosen)
 

@@ -27,6 +27,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64, Pointer, Value
 from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.kernels import partial_sums
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation, Destination, store_activated
@@ -34,17 +35,25 @@ from cenote.kernels.partial_sums import PartialSum
 
 POINTERS = ("x", "weights", "bias", "residual", "y")
 NUMBERS = (
-    "entries", "chunk", "rest", "rest_channels",  # whole taps; those of a chunk; ragged taps; their channels
-    "wide", "tiles", "band", "bands", "narrow",  # tiles of `width`; all; in a band; bands; narrow width
-    "filter_groups", "per_group", "groups_inside",  # filter groups in all; per convolution group; innermost?
-    "out_w", "out_h",
-    "x_w", "x_h", "x_outer", "x_image", "x_group",  # steps in elements from one output pixel to the next
-    "y_w", "y_h", "y_outer", "y_image", "y_group", "y_block",
-    "r_w", "r_h", "r_outer", "r_image", "r_group", "r_block",
-    "slab", "weights_image", "bias_group",  # weights of a filter group; from image to image (matrices); bias
-    "columns",  # of y, when the last vectors are clipped
+    *split_words(
+        # Whole taps, those of a chunk, ragged taps and the channels of each.
+        "entries chunk rest rest_channels",
+        # Tiles of `width`, all tiles, tiles in a band, bands, pixels of the narrow tile.
+        "wide tiles band bands narrow",
+        # Filter groups in all, per convolution group; whether their loop is the innermost.
+        "filter_groups per_group groups_inside",
+        "out_w out_h",
+        # Steps in elements from one output pixel to the next.
+        "x_w x_h x_outer x_image x_group",
+        "y_w y_h y_outer y_image y_group y_block",
+        "r_w r_h r_outer r_image r_group r_block",
+        # Steps of the weights from filter group to filter group and from image to image (matrices), of the bias.
+        "slab weights_image bias_group",
+        # Columns of y, where the last vectors are clipped.
+        "columns",
+    ),
     *partial_sums.WORDS,
-)  # fmt: skip
+)
 
 
 def widest(blocks: int, registers: int) -> int:

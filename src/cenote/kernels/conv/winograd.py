@@ -35,17 +35,18 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I64, Pointer, Value
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.conv.winograd_products import Products
 from cenote.kernels.conv.winograd_transforms import Filtering, apply_input, apply_output, filtering, shortened
 from cenote.kernels.elementwise.activations import Activation, activated
 
-NUMBERS = (
-    "channels", "channel_blocks", "filter_blocks", "groups", "group_share", "group_parts", "bundle",
-    "tiles", "block", "rows", "columns", "columns_end", "inner_end", "rows_end", "last_v", "last_h",
-    "x_n", "x_block", "x_h", "y_n", "y_block", "y_h", "r_n", "r_block", "r_h",
-    "v_xi", "v_block", "v_item", "m_xi", "m_group", "u_xi", "table_bytes", "temporary_bytes", "v_bytes",
-)  # fmt: skip
+NUMBERS = split_words(
+    "channels channel_blocks filter_blocks groups group_share group_parts bundle",
+    "tiles block rows columns columns_end inner_end rows_end last_v last_h",
+    "x_n x_block x_h y_n y_block y_h r_n r_block r_h",
+    "v_xi v_block v_item m_xi m_group u_xi table_bytes temporary_bytes v_bytes",
+)
 WORDS = (
     *float_pointers(("x", "u", "bias", "residual", "y", "v"), ("residual", "y")),
     *numbers_named(NUMBERS),

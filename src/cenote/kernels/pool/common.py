@@ -18,6 +18,7 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I32, I64, Emitter, Number, Pointer, Scalar, Value
+from cenote.core.text import split_words
 from cenote.core.types import is_float
 from cenote.kernels.base import KernelSpec
 
@@ -157,12 +158,12 @@ class PoolSpec(KernelSpec):
         return ()
 
 
-WORDS = (
-    "channels", "x_n", "x_c", "x_d", "x_h", "y_n", "y_c", "y_d", "y_h", "step",
-    "window_d", "window_h", "size_d", "size_h", "size_w", "out_d", "out_h", "out_w",
-    "stride_d", "stride_h", "dilation_d", "dilation_h", "pad_d", "pad_h", "pad_w",
-    "band", "bands", "strip", "strips", "pitch", "group", "row_pitch",
-)  # fmt: skip
+WORDS = split_words(
+    "channels x_n x_c x_d x_h y_n y_c y_d y_h step",
+    "window_d window_h size_d size_h size_w out_d out_h out_w",
+    "stride_d stride_h dilation_d dilation_h pad_d pad_h pad_w",
+    "band bands strip strips pitch group row_pitch",
+)
 WORD_PARAMETERS = tuple(Parameter(word) for word in WORDS)
 INDEX_PARAMETERS = (
     Parameter("indices", I64, pointer=True),

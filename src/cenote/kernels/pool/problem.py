@@ -27,9 +27,6 @@ STREAMED_ROW, STREAMED_VECTOR = 256, 16  # bytes of the shortest rows and vector
 Bounds = Sequence[Sequence[tuple[int, int]]]
 
 
-# ---- the problem ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Geometry:
     """Geometry of windows over (planes, rows, columns). `pad` is the padding before the input; the padding after it
@@ -194,9 +191,6 @@ def index_words(problem: PoolProblem) -> dict[str, Argument]:
     return {**words, "window_w": problem.geometry.window[2]}
 
 
-# ---- cutting the work -----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Partition:
     """Cut of the work into items: strips of `strip` columns of bands of `band` rows, `strips` and `bands` of them in
@@ -302,18 +296,16 @@ def spec_fields(
 ) -> dict[str, Any]:
     """The fields of PoolSpec."""
     geometry, memory = problem.geometry, problem.memory
-    ranges = problem.bounds is not None
-    return {
-        "reduction": problem.reduction, "dtype": problem.dtype,
-        "width": geometry.window[2], "stride": geometry.stride[2],
-        "dilation": geometry.dilation[2] if geometry.window[2] > 1 else 1,
-        "lanes": lanes, "out_lanes": out_lanes,
-        "step": memory.step if problem.fixed_step or memory.step == 1 else 0, "accumulate": problem.accumulate,
-        "scale": problem.scale.kind, "divides": problem.scale.divides,
-        "nan": problem.nan if problem.reduction != SUM else "propagate", "norm": problem.norm,
-        "rounding": problem.rounding if not problem.compute.is_float else "", "past_caches": past_caches,
-        "deep": geometry.size[0] > 1 or (geometry.out[0] if ranges else geometry.window[0]) > 1,
-    }  # fmt: skip
+    planes = geometry.out[0] if problem.bounds is not None else geometry.window[0]
+    fields: dict[str, Any] = {"reduction": problem.reduction, "dtype": problem.dtype}
+    fields |= {"width": geometry.window[2], "stride": geometry.stride[2]}
+    fields |= {"dilation": geometry.dilation[2] if geometry.window[2] > 1 else 1}
+    fields |= {"step": memory.step if problem.fixed_step or memory.step == 1 else 0}
+    fields |= {"deep": geometry.size[0] > 1 or planes > 1, "lanes": lanes, "out_lanes": out_lanes}
+    fields |= {"accumulate": problem.accumulate, "norm": problem.norm, "past_caches": past_caches}
+    fields |= {"scale": problem.scale.kind, "divides": problem.scale.divides}
+    fields |= {"nan": problem.nan if problem.reduction != SUM else "propagate"}
+    return fields | {"rounding": problem.rounding if not problem.compute.is_float else ""}
 
 
 def streams(
@@ -363,29 +355,34 @@ def scratch_pitch(problem: PoolProblem, strip: int, lanes: int) -> int:
     return (lines // 2 * 2 + 1) * 16
 
 
-# ---- the call -------------------------------------------------------------------------------------------------------
-
-
 def window_build(
-    problem: PoolProblem, spec: PoolSpec, cut: Partition, *, pitch: int, scratch: int, group: int = 1,
-    planes_of_item: int = 1, work: int = 0, more: Mapping[str, Argument] | None = None,
-    variants: tuple[PoolSpec, ...] = (), chosen: int = 0,
-) -> Build:  # fmt: skip
+    problem: PoolProblem,
+    spec: PoolSpec,
+    cut: Partition,
+    *,
+    pitch: int,
+    scratch: int,
+    group: int = 1,
+    planes_of_item: int = 1,
+    work: int = 0,
+    more: Mapping[str, Argument] | None = None,
+    variants: tuple[PoolSpec, ...] = (),
+    chosen: int = 0,
+) -> Build:
     """Builder of the call of a windowed pool. `scratch` counts elements, `planes_of_item` the output planes that an
     item makes, `work` the bytes that it moves (0: what follows from the windows). `variants` as in `Call.among`."""
 
     def build(x: Argument, y: Argument, indices: Argument = None) -> Call:
         geometry, memory = problem.geometry, problem.memory
-        words: dict[str, Argument] = {
-            "x": x, "y": y, "channels": memory.channels, "step": memory.step, "pitch": pitch, "group": group,
-            "row_pitch": row_pitch(problem), "row_scale": problem.scale.rows, "column_scale": problem.scale.columns,
-            "band": cut.band, "bands": cut.bands, "strip": cut.strip, "strips": cut.strips,
-            **_named("x", "ncdh", memory.x), **_named("y", "ncdh", memory.y),
-            **_named("window", "dh", geometry.window), **_named("size", "dhw", geometry.size),
-            **_named("out", "dhw", geometry.out), **_named("stride", "dh", geometry.stride),
-            **_named("dilation", "dh", geometry.dilation), **_named("pad", "dhw", geometry.pad),
-            **({} if problem.index is None else {"indices": indices}), **(more or {}),
-        }  # fmt: skip
+        words: dict[str, Argument] = {"x": x, "y": y, "channels": memory.channels, "step": memory.step}
+        words |= {"pitch": pitch, "group": group, "row_pitch": row_pitch(problem)}
+        words |= {"row_scale": problem.scale.rows, "column_scale": problem.scale.columns}
+        words |= {"band": cut.band, "bands": cut.bands, "strip": cut.strip, "strips": cut.strips}
+        words |= _named("x", "ncdh", memory.x) | _named("y", "ncdh", memory.y)
+        words |= _named("window", "dh", geometry.window) | _named("size", "dhw", geometry.size)
+        words |= _named("out", "dhw", geometry.out) | _named("stride", "dh", geometry.stride)
+        words |= _named("dilation", "dh", geometry.dilation) | _named("pad", "dhw", geometry.pad)
+        words |= ({} if problem.index is None else {"indices": indices}) | dict(more or {})
         items = problem.planes // planes_of_item * cut.bands * cut.strips
         rows = geometry.columns(0, cut.strip)[1] * geometry.stride[1] + cut.strip
         moved = work or rows * cut.band * memory.step * problem.dtype.itemsize * planes_of_item

@@ -26,6 +26,7 @@ from cenote.codegen.values import F64, Emitter, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.core.types import FLOAT64, TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec
 from cenote.kernels.pool.common import SUM, combine, combine_all, compute_type, identity
@@ -35,10 +36,10 @@ CHAINS = 4
 BLOCK = 64  # vectors summed in float32 before their sum goes to float64: chains of 16 additions
 UNROLLED = 16  # runs of up to so many vectors are emitted without a loop
 
-WORDS = (
-    "channels", "x_n", "x_c", "y_n", "y_c", "pieces", "piece", "length", "runs", "x_run", "slices", "x_slice",
-    "planes", "step",
-)  # fmt: skip
+WORDS = split_words(
+    "channels x_n x_c y_n y_c pieces piece length runs x_run slices x_slice",
+    "planes step",
+)
 
 
 @dataclass(frozen=True)

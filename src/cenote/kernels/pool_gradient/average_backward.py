@@ -29,6 +29,7 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.pool.common import compute_type, spans
 from cenote.kernels.pool_variants.power import product, real_power
@@ -40,10 +41,10 @@ TOGETHER = 4  # vectors of a row of grad_output summed in one walk over the wind
 
 PLAIN_SLOPE, BY_X, BY_SIGN, BY_POWER, ABOVE = "none", "x", "sign", "power", "above"
 
-WORDS = (
-    "channels", "bands", "band", "groups", "planes", "out_w", "size_w", "step", "pad", "left", "length",
-    "column_groups", "y_n", "y_c", "y_d", "y_h", "g_n", "g_c", "g_d", "g_h",
-)  # fmt: skip
+WORDS = split_words(
+    "channels bands band groups planes out_w size_w step pad left length",
+    "column_groups y_n y_c y_d y_h g_n g_c g_d g_h",
+)
 WEIGHTS = ("row_weights", "plane_weights", "column_weights")
 TABLES = ("rows", "row_taps", "planes_of", "plane_taps", "columns", "column_taps")
 

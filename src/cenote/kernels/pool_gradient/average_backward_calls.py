@@ -68,9 +68,17 @@ ONE = AxisSpread(1, ((0, 1),), (1.0,))
 
 
 def average_backward_call(
-    axes: Sequence[AxisSpread], g: View, x: View, y: View, target: Target, *, channels_last: bool,
-    slope: str = PLAIN_SLOPE, exponent: float = 0.0, floor: float = 0.0,
-) -> Call:  # fmt: skip
+    axes: Sequence[AxisSpread],
+    g: View,
+    x: View,
+    y: View,
+    target: Target,
+    *,
+    channels_last: bool,
+    slope: str = PLAIN_SLOPE,
+    exponent: float = 0.0,
+    floor: float = 0.0,
+) -> Call:
     """Return the launch for plain views: `axes` are the spatial ones, g the gradient of the pool's output (float64
     when there is a slope), x the pool's input, y its gradient."""
     planes, rows, columns = (ONE,) * (3 - len(axes)) + tuple(axes)
@@ -84,11 +92,10 @@ def average_backward_call(
     scaled = bool(width) and not alike
     out = len(columns.weights)
     lanes = fitting(widest, columns.size * step)
-    spec = PoolAverageBackward(
-        y.type.dtype, width, stride, dilation, 0 if channels_last else 1, lanes,
-        fitting(widest, out * step), fitting(widest, step), scaled, slope,
-        doubled(exponent) if slope in (BY_POWER, ABOVE) else 0,
-    )  # fmt: skip
+    power = doubled(exponent) if slope in (BY_POWER, ABOVE) else 0
+    vectors = (lanes, fitting(widest, out * step), fitting(widest, step))
+    window = (width, stride, dilation, 0 if channels_last else 1)
+    spec = PoolAverageBackward(y.type.dtype, *window, *vectors, scaled, slope, power)
     left = max(0, (width - 1) * dilation - pad) * step if width else 0
     length = (left + max(columns.size + pad, out * stride) * step + SLACK) // 16 * 16 + 16
     runs, row_taps, row_weights = rows.groups()
@@ -102,16 +109,15 @@ def average_backward_call(
     to, of = planes_of(y, channels_last), planes_of(g, channels_last)
     channels = 1 if channels_last else y.shape[1]
     strides = [(p.strides[0], 0 if channels_last else p.strides[1], *p.strides[2:4]) for p in (to, of)]
-    words: dict[str, Argument] = {
-        "y": y, "x": x, "g": g, "rows": runs, "row_taps": row_taps, "planes_of": np.ascontiguousarray(plane_ranges),
-        "plane_taps": plane_taps, "columns": column_runs, "column_taps": column_taps,
-        "row_weights": (row_weights * common).astype(real), "plane_weights": plane_weights.astype(real),
-        "column_weights": shares.astype(real), "channels": channels, "bands": bands, "band": band,
-        "groups": len(runs), "planes": planes.size, "out_w": out, "size_w": columns.size, "step": step, "pad": pad,
-        "left": left, "length": length, "column_groups": len(column_runs),
-        **named(("y_n", "y_c", "y_d", "y_h"), strides[0]), **named(("g_n", "g_c", "g_d", "g_h"), strides[1]),
-        "exponent": float(exponent), "floor": float(floor),
-    }  # fmt: skip
+    words: dict[str, Argument] = {"y": y, "x": x, "g": g}
+    words |= {"rows": runs, "row_taps": row_taps, "row_weights": (row_weights * common).astype(real)}
+    words |= {"planes_of": np.ascontiguousarray(plane_ranges), "plane_taps": plane_taps}
+    words |= {"plane_weights": plane_weights.astype(real), "column_weights": shares.astype(real)}
+    words |= {"columns": column_runs, "column_taps": column_taps, "column_groups": len(column_runs)}
+    words |= {"channels": channels, "bands": bands, "band": band, "groups": len(runs), "planes": planes.size}
+    words |= {"out_w": out, "size_w": columns.size, "step": step, "pad": pad, "left": left, "length": length}
+    words |= named(("y_n", "y_c", "y_d", "y_h"), strides[0]) | named(("g_n", "g_c", "g_d", "g_h"), strides[1])
+    words |= {"exponent": float(exponent), "floor": float(floor)}
     items = y.shape[0] * channels * planes.size * bands
     return Call.named(
         spec,

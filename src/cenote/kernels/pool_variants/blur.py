@@ -202,13 +202,13 @@ def blur_call(
     bands = -(-rows.out // band)
     units = 1 if channels_last else channels
     unit_strides = [(0 if channels_last else planes.strides[1]) for planes in (source, to)]
-    words: dict[str, Argument] = {
-        "y": y, "x": x, "rows": table, "border": border if borders else np.zeros((1, 2), np.int64),
-        "units": units, "bands": bands, "band": band, "out_h": rows.out, "out_w": columns.out, "size_w": columns.size,
-        "step": step, "column_stride": columns.stride, "before": columns.begin, "borders": borders,
-        "x_n": source.strides[0], "x_c": unit_strides[0], "x_h": source.strides[3],
-        "y_n": to.strides[0], "y_c": unit_strides[1], "y_h": to.strides[3],
-    }  # fmt: skip
+    words: dict[str, Argument] = {"y": y, "x": x, "rows": table}
+    words |= {"border": border if borders else np.zeros((1, 2), np.int64), "borders": borders}
+    words |= {"units": units, "bands": bands, "band": band, "step": step}
+    words |= {"out_h": rows.out, "out_w": columns.out, "size_w": columns.size}
+    words |= {"column_stride": columns.stride, "before": columns.begin}
+    words |= {"x_n": source.strides[0], "x_c": unit_strides[0], "x_h": source.strides[3]}
+    words |= {"y_n": to.strides[0], "y_c": unit_strides[1], "y_h": to.strides[3]}
     return Call.named(
         spec,
         words,

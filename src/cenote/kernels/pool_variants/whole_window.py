@@ -24,6 +24,7 @@ from cenote.core.computed import computed
 from cenote.core.pool_geometry import AxisWindow, window_count_table
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.lanes import strided
@@ -36,10 +37,10 @@ BAND = 1 << 17  # approximate bytes of a band in scratch
 SCRATCH = 1 << 23  # most bytes of scratch; larger windows are left to the reference
 WORK = 1 << 14  # approximate number of taps of an item's outputs
 
-WORDS = (
-    "units", "bands", "band", "out_h", "out_w", "height", "size_w", "step", "row_stride", "row_step", "column_stride",
-    "begin_h", "begin_w", "length", "whole_from", "whole_to", "x_n", "x_c", "x_h", "y_n", "y_c", "y_h",
-)  # fmt: skip
+WORDS = split_words(
+    "units bands band out_h out_w height size_w step row_stride row_step column_stride",
+    "begin_h begin_w length whole_from whole_to x_n x_c x_h y_n y_c y_h",
+)
 
 
 @dataclass(frozen=True)
@@ -209,15 +210,15 @@ def window_call(
     length = row_length(columns, step)
     band = band_rows(rows, columns, step, compute.nbytes)
     bands = -(-rows.out // band)
-    words: dict[str, Argument] = {
-        "x": x, "y": y, "row_counts": row_counts, "column_counts": column_counts,
-        "units": units, "bands": bands, "band": band, "step": step, "length": length,
-        "out_h": rows.out, "out_w": columns.out, "height": rows.size, "size_w": columns.size,
-        "row_stride": rows.stride, "row_step": rows.dilation, "column_stride": columns.stride,
-        "begin_h": rows.begin, "begin_w": columns.begin, "whole_from": whole_from, "whole_to": whole_to,
-        "x_n": source.strides[0], "x_c": 0 if channels_last else source.strides[1], "x_h": source.strides[3],
-        "y_n": to.strides[0], "y_c": 0 if channels_last else to.strides[1], "y_h": to.strides[3],
-    }  # fmt: skip
+    channel = [0 if channels_last else each.strides[1] for each in (source, to)]
+    words: dict[str, Argument] = {"x": x, "y": y, "row_counts": row_counts, "column_counts": column_counts}
+    words |= {"units": units, "bands": bands, "band": band, "step": step, "length": length}
+    words |= {"out_h": rows.out, "out_w": columns.out, "height": rows.size, "size_w": columns.size}
+    words |= {"row_stride": rows.stride, "row_step": rows.dilation, "column_stride": columns.stride}
+    words |= {"begin_h": rows.begin, "begin_w": columns.begin}
+    words |= {"whole_from": whole_from, "whole_to": whole_to}
+    words |= {"x_n": source.strides[0], "x_c": channel[0], "x_h": source.strides[3]}
+    words |= {"y_n": to.strides[0], "y_c": channel[1], "y_h": to.strides[3]}
     work = band * columns.out * step * rows.window * columns.window
     return Call.named(
         spec,

@@ -27,6 +27,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Scalar, Value
 from cenote.codegen.variables import Variable
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.core.types import FLOAT32
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.conv.direct import widest
@@ -34,11 +35,14 @@ from cenote.kernels.lanes import transposed
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 OPERANDS = ("q", "k", "v", "mask", "y")
-NUMBERS = (
-    "queries", "keys", "depth", "columns", "wide", "groups",  # groups of queries: of `blocks` vectors; all
-    "chunk", "chunks", "value_wide", "value_groups",  # keys of a chunk; groups of columns of `value_blocks`; all
-    "q_row", "k_row", "v_row", "mask_row", "y_row", "offset",  # keys that precede the queries
-)  # fmt: skip
+NUMBERS = split_words(
+    # The last two: groups of `blocks` vectors of queries, all groups.
+    "queries keys depth columns wide groups",
+    # Keys of a chunk, chunks; groups of `value_blocks` vectors of columns, all groups.
+    "chunk chunks value_wide value_groups",
+    # Steps from row to row; the number of keys that precede the queries.
+    "q_row k_row v_row mask_row y_row offset",
+)
 UNROLL = 4  # steps of a sum at a time
 SPARE = 8  # rows that tiles may write past the last
 PER_QUERY = 4  # numbers

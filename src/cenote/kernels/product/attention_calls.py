@@ -155,13 +155,13 @@ class AttentionProblem:
         )
         chunks = maximum(1, -(-self.keys // CHUNK))
         chunk = -(-self.keys // chunks)
-        words: dict[str, Argument] = {
-            "q": q, "k": k, "v": v, "mask": mask, "y": y, "queries": self.queries, "keys": self.keys,
-            "depth": self.depth, "columns": self.columns, "wide": groups.wide, "groups": groups.tiles, "chunk": chunk,
-            "chunks": chunks, "value_wide": value_wide, "value_groups": value_groups, "q_row": self.q_row,
-            "k_row": rows[0], "v_row": rows[1], "mask_row": self.mask_row, "y_row": self.y_row, "offset": self.offset,
-            "scale": float(self.scale), **axis_words(axes, OPERANDS),
-        }  # fmt: skip
+        words: dict[str, Argument] = {"q": q, "k": k, "v": v, "mask": mask, "y": y}
+        words |= {"queries": self.queries, "keys": self.keys, "depth": self.depth, "columns": self.columns}
+        words |= {"wide": groups.wide, "groups": groups.tiles, "chunk": chunk, "chunks": chunks}
+        words |= {"value_wide": value_wide, "value_groups": value_groups}
+        words |= {"q_row": self.q_row, "k_row": rows[0], "v_row": rows[1]}
+        words |= {"mask_row": self.mask_row, "y_row": self.y_row, "offset": self.offset}
+        words |= {"scale": float(self.scale), **axis_words(axes, OPERANDS)}
         row = max(groups.widths) * lanes
         scratch = 4 * scratch_elements(row, -(-self.depth // lanes) * lanes, chunk, vectors * lanes)
         seconds = maximum(1, row * self.keys * (self.depth + self.columns)) / _MACS_PER_SECOND

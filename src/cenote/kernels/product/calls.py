@@ -197,14 +197,14 @@ class Product:
         bands = -(-cut.tiles // band)
         residual = self.residual
         r_row = 0 if residual is None else residual.row
-        words: dict[str, Argument] = {
-            "a": self.a.source, "b": b, "bias": self.bias, "residual": None if residual is None else residual.source,
-            "y": y, "columns": self.n, "depth": self.k, "a_row": self.a.row, "a_column": self.a.column,
-            "b_row": self.b.row, "b_column": self.b.column, "r_row": r_row,
-            "y_row": self.y.row, "wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow, "band": band,
-            "bands": bands, "wide_groups": panels.wide, "groups": panels.groups, "alpha": float(self.alpha),
-            **self.blocks.words, "beta": float(self.beta), **axis_words(axes, OPERANDS),
-        }  # fmt: skip
+        words: dict[str, Argument] = {"a": self.a.source, "b": b, "bias": self.bias, "y": y}
+        words |= {"residual": None if residual is None else residual.source}
+        words |= {"columns": self.n, "depth": self.k, "a_row": self.a.row, "a_column": self.a.column}
+        words |= {"b_row": self.b.row, "b_column": self.b.column, "r_row": r_row, "y_row": self.y.row}
+        words |= {"wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow, "band": band, "bands": bands}
+        words |= {"wide_groups": panels.wide, "groups": panels.groups}
+        words |= {"alpha": float(self.alpha), "beta": float(self.beta)}
+        words |= self.blocks.words | axis_words(axes, OPERANDS)
         items = position_count(axes) * bands * panels.groups
         scratch = 4 * (
             band * ((0 if in_place else copied) + width * panels.width * self.blocks.slots(self.k))

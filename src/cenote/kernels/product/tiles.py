@@ -31,6 +31,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
 from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.core.types import FLOAT32
 from cenote.kernels import partial_sums
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
@@ -44,11 +45,15 @@ AHEAD = 2  # cache lines of the next chunk's B that are prefetched at each of th
 LINE = 16  # elements of B in a cache line
 OPERANDS = ("a", "b", "residual", "y")
 NUMBERS = (
-    "columns", "depth", "a_row", "a_column", "b_row", "b_column", "r_row", "y_row",
-    "wide", "tiles", "narrow", "band", "bands",  # tiles of `width`; all; the narrow width; tiles in a band
-    "wide_groups", "groups",  # of `blocks` vectors; all
+    *split_words(
+        "columns depth a_row a_column b_row b_column r_row y_row",
+        # Tiles of `width`, all tiles, columns of the narrow tile, tiles in a band, bands.
+        "wide tiles narrow band bands",
+        # Groups of `blocks` vectors, all groups.
+        "wide_groups groups",
+    ),
     *partial_sums.WORDS,
-)  # fmt: skip
+)
 
 
 def chunk(blocks: int, lanes: int) -> int:

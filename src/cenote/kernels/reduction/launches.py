@@ -141,12 +141,8 @@ def _launch(
         columns *= kept.pop().extent
     outer = [(axis.extent, [axis.y or 0, axis.x]) for axis in kept]
     step = -(-reduced[0].extent // pieces)
-    words: dict[str, Argument] = {
-        "count": count * 1.0,
-        "pieces": pieces,
-        "piece_step": step,
-        "piece_stride": stride,
-    }
+    words: dict[str, Argument] = {"count": count * 1.0}
+    words |= {"pieces": pieces, "piece_step": step, "piece_stride": stride}
     for index, axis in enumerate(reduced):
         words |= {f"extent_r{index}": axis.extent, f"stride_r{index}": axis.x}
     words |= axis_words(outer, ("y", "x"))
@@ -156,9 +152,19 @@ def _launch(
         if begin == end:
             continue
         spec = (ReduceCompensatedSpec if compensated else ReduceSpec)(
-            kind, along, x.type.dtype, y.type.dtype, lanes, width, len(outer), len(reduced), is_partial,
-            pieces == 1, not along and (end - begin) % lanes != 0, accumulate=accumulate,
-        )  # fmt: skip
+            kind,
+            along,
+            x.type.dtype,
+            y.type.dtype,
+            lanes,
+            width,
+            len(outer),
+            len(reduced),
+            is_partial,
+            pieces == 1,
+            not along and (end - begin) % lanes != 0,
+            accumulate=accumulate,
+        )
         blocks = 1 if along else -(-(end - begin) // (lanes * width))
         items = position_count(outer) * blocks * pieces
         work = maximum(1, count // pieces * (1 if along else lanes * width))

@@ -270,12 +270,12 @@ def roi_align_call(
     units = x.blocks if blocked else x.shape[1]
     parts = -(-units // part)
     capacity = table_capacity(bins, ratio, rows, columns)
-    words: dict[str, Argument] = {
-        "y": y, "x": x, "rois": rois, "batches": batches, "found": found,
-        "images": x.shape[0], "units": units, "part": part, "parts": parts, "rows": rows, "columns": columns,
-        "ratio": ratio, "capacity": capacity, **named(("x_image", "x_unit", "x_row"), x.strides[:3]),
-        **named(("y_roi", "y_unit", "y_row"), y.strides[:3]), "bins_y": bins[0], "bins_x": bins[1], "scale": scale,
-    }  # fmt: skip
+    words: dict[str, Argument] = {"y": y, "x": x, "rois": rois, "batches": batches, "found": found}
+    words |= {"images": x.shape[0], "units": units, "part": part, "parts": parts}
+    words |= {"rows": rows, "columns": columns, "ratio": ratio, "capacity": capacity}
+    words |= named(("x_image", "x_unit", "x_row"), x.strides[:3])
+    words |= named(("y_roi", "y_unit", "y_row"), y.strides[:3])
+    words |= {"bins_y": bins[0], "bins_x": bins[1], "scale": scale}
     lanes = x.layout.lanes if blocked else TOGETHER
     scratch = capacity * 88 + (columns + bins[1]) * lanes * 8 + 256
     work = part * max(1, x.layout.lanes) * bins[0] * bins[1] * 16

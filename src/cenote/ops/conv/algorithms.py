@@ -34,46 +34,54 @@ class ConvolutionAlgorithm:
 
 CONSTANT = (
     ConvolutionAlgorithm(
-        "depthwise", depthwise.depthwise,
+        "depthwise",
+        depthwise.depthwise,
         "groups of one channel",
         "t, and as many loads: the caches' bandwidth bounds it",
     ),
     ConvolutionAlgorithm(
-        "grouped", depthwise.grouped,
+        "grouped",
+        depthwise.grouped,
         "groups of 2 and 4 channels (all that fill a vector when infinities must stay in their group)",
         "c t, each with a shuffle",
     ),
     ConvolutionAlgorithm(
-        "direct_apart", direct.apart,
+        "direct_apart",
+        direct.apart,
         "groups that fill no whole vectors, of at least a vector's channels: each in blocks of its own",
         "c t, k rounded up to vectors; copies of what lies apart",
     ),
     ConvolutionAlgorithm(
-        "direct", direct.direct,
+        "direct",
+        direct.direct,
         "windows that move by more than one, 1x1, few pixels or few filters",
         "c t, k rounded up to vectors",
     ),
     ConvolutionAlgorithm(
-        "direct_joined", direct.joined,
+        "direct_joined",
+        direct.joined,
         "smaller groups: as many as fill vectors, with zeros between them",
         "c t times the groups joined",
     ),
     ConvolutionAlgorithm(
-        "direct_regions", direct.regions,
+        "direct_regions",
+        direct.regions,
         "dilated windows that reach far into the padding: each region has the taps that it sees",
         "c times the taps seen, 11 % slower",
     ),
     ConvolutionAlgorithm(
-        "direct_plain", direct.plain,
+        "direct_plain",
+        direct.plain,
         "fewer channels than a vector has lanes, one group: the caller's memory as it is",
         "c t; a padded copy",
     ),
     ConvolutionAlgorithm(
-        "winograd", winograd.winograd,
+        "winograd",
+        winograd.winograd,
         "3x3, 5x5, and rows or columns of 3 and 7, one apart, from 16 channels and filters on, on large maps",
         "c (m + r - 1)^2 / m^2 for m x m outputs and r x r windows, and the transforms",
     ),
-)  # fmt: skip
+)
 
 # All that is asked for groups of a few channels within vectors, and for a convolution with a pool folded in.
 WITHIN = tuple(each for each in CONSTANT if each.offer in (depthwise.depthwise, depthwise.grouped))
@@ -81,31 +89,34 @@ POOLED = tuple(each for each in CONSTANT if each.offer is winograd.winograd)
 
 AT_RUN_TIME = (
     ConvolutionAlgorithm(
-        "columns", columns.columns,
+        "columns",
+        columns.columns,
         "weights that nobody wants to pack: large ones, for small maps",
         "c t, and the columns: what each output's taps read, copied",
     ),
-)  # fmt: skip
+)
 
 TRANSPOSED = (
     ConvolutionAlgorithm(
-        "phases", phases.phases,
+        "phases",
+        phases.phases,
         "one group, groups that fill whole vectors, and those that lie within one",
         "c t / (the product of the strides)",
     ),
     ConvolutionAlgorithm(
-        "phases_apart", phases.apart,
+        "phases_apart",
+        phases.apart,
         "all other groups: each in blocks of its own",
         "the same, k rounded up to vectors; copies of what lies apart",
     ),
-)  # fmt: skip
+)
 
 # Besides those for weights at run time, all of the first list that keep infinities where they belong serve these.
 PROBLEMS = {"constant weights": CONSTANT, "weights at run time": AT_RUN_TIME, "transposed": TRANSPOSED}
 
 
 def algorithms_for(problem: ConvProblem) -> tuple[ConvolutionAlgorithm, ...]:
-    """Those that are asked for a convolution with constant weights."""
+    """Algorithms considered for a convolution with constant weights."""
     if problem.fused.pool:
         return POOLED
     few = problem.shape.groups > 1 and problem.shape.group_channels <= QUICKEST_GROUP

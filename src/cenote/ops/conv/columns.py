@@ -115,7 +115,7 @@ def _seconds(shape: ConvShape, target: Target, packs: bool) -> float:
 
 
 def _unfold(shape: ConvShape, x: TensorType, target: Target) -> tuple[Lowering, TensorType] | None:
-    """What makes the columns, and their type."""
+    """Lowering that writes the columns (the unfolded windows) and their type; None if no kernel does."""
     op = Unfold(shape.window, shape.strides, shape.pads, shape.dilations)
     (columns,) = op.infer(x)
     found = next(iter(op.lowerings((x,), target)), None)

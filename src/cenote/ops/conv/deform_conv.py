@@ -134,7 +134,7 @@ class DeformConv(Op):
         return (narrow(y, result.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        """What the taps read as columns, and their products with the weights, in float32."""
+        """Samples at the taps written as columns, then a product with the weights, in float32."""
         x, w = present(inputs[0]), present(inputs[1])
         (output,) = self.infer(*inputs)
         if x.dtype != FLOAT32 or not output.size or not x.shape[1] or x.rank > 5:

@@ -20,8 +20,11 @@ _PICK = 2e-9  # seconds to pack a number: 1 where there are few of them, 2.5 wit
 def run_time_weight_lowerings(
     problem: ConvProblem, calls: int, offer: Callable[[ConvProblem], Iterator[Lowering]]
 ) -> Iterator[Lowering]:
-    """What `offer` gives for constant weights and bias (inputs 1 and 2), where either is known at run time only; of so
-    many calls at most."""
+    """Lowerings of `offer` for weights or a bias (inputs 1 and 2) that only a run computes.
+
+    `offer` yields lowerings for constant weights and bias, of at most `calls` calls each; they are yielded here with
+    calls that pack the values at run time.
+    """
     inputs, weights = problem.inputs, present(problem.inputs[1])
     packed, biases = packed_sizes(problem.shape, problem.lanes, calls)
     if any(map(is_size, weights.shape)) or not weights.size or max(weights.size, packed) > MOST:

@@ -158,9 +158,12 @@ Not = operator(
     _Inverted, "Not", "The opposite of a bool tensor.", kinds="b", samples_of=(((2, 3), bool), ((), bool))
 )
 BitwiseNot = operator(
-    _Inverted, "BitwiseNot", "All bits of an integer tensor flipped.", kinds="iu",
+    _Inverted,
+    "BitwiseNot",
+    "All bits of an integer tensor flipped.",
+    kinds="iu",
     samples_of=(((2, 3), np.int16), ((4,), np.uint64)),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,7 @@ class BitShift(_Pair):
 
 @dataclass(frozen=True)
 class IsInf(Pointwise):
-    """Where the data is infinite, of either or one sign only."""
+    """True where x is infinite: of either sign, or of one sign only. The output is bool."""
 
     positive: bool = True
     negative: bool = True
@@ -237,7 +240,7 @@ class IsInf(Pointwise):
 
 @dataclass(frozen=True)
 class IsNaN(Pointwise):
-    """Where the data is not a number."""
+    """True where x is NaN. The output is bool."""
 
     name = "is_nan"
     operands = ("x",)

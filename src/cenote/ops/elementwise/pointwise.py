@@ -22,8 +22,8 @@ from cenote.ops.values import hostile, narrow, seeded, wide
 
 @dataclass(frozen=True)
 class Function:
-    """What an operator is on given inputs: a formula of kernels/elementwise/functions.py on some of the inputs, or an
-    expression of several. `exact`: the kernel rounds as the reference does, whatever the type."""
+    """Formula of an operator for inputs of given types: one of kernels/elementwise/functions.py on some of the inputs,
+    or an expression of several. `exact`: the kernel rounds as the reference does, whatever the type."""
 
     name: str | Expression
     parameters: tuple[Number, ...] = ()
@@ -203,7 +203,7 @@ class Pointwise(Op):
     elements: ClassVar[Callable[..., Array]]
 
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
-        """What the kernels call it on these inputs, if they have it."""
+        """Formula of the kernels for these inputs; None if there is none."""
         if not self.formula:
             return None
         return Function(self.formula, (), tuple(range(len(inputs))), self.tolerance, self.weight)

@@ -1,4 +1,4 @@
-"""Where, Tile and Trilu: choosing, repeating and masking elements."""
+"""The operators Where, Tile and Trilu: choosing, repeating and masking elements."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ class Binarizer(Op):
 
 @dataclass(frozen=True)
 class TfIdfVectorizer(Op):
-    """How often runs of numbers (n-grams) from a list occur in each row: float32, (rows, 1 + largest of `columns`) or,
-    of a list, without rows.
+    """Counts of runs of numbers (n-grams) from a list in each row: float32 of shape (rows, 1 + largest of `columns`),
+    or (1 + largest of `columns`,) for an input of one axis.
 
     `pool` holds the n-grams one after the other: from `starts[n - 1]` those of n numbers. `columns` says where the
     count of each goes. Counted are runs of `shortest` to `longest` numbers whose neighbours are 1, 2 ... up to

@@ -76,11 +76,10 @@ class Gemm(Fusible):
         if not is_float(a.dtype) or a.dtype == np.float64:
             return
         turn = ((0, 1), (1, 0))
-        terms = Terms(
-            StridedMatrices.of(a.shape, turn[self.transpose_a]), StridedMatrices.of(b.shape, turn[self.transpose_b]),
-            StridedMatrices.of(self.infer(*inputs)[0].shape), self.activation, self.alpha, self.beta,
-            stored=self.stored, exact=self.exact,
-        )  # fmt: skip
+        left = StridedMatrices.of(a.shape, turn[self.transpose_a])
+        right = StridedMatrices.of(b.shape, turn[self.transpose_b])
+        y, how = StridedMatrices.of(self.infer(*inputs)[0].shape), self.activation
+        terms = Terms(left, right, y, how, self.alpha, self.beta, stored=self.stored, exact=self.exact)
         added = _with_c(terms, c)
         if added is not None:
             yield from product_lowerings(added, inputs, target)

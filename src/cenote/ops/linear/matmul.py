@@ -114,16 +114,21 @@ class MatMul(Fusible):
             y = StridedMatrices.of([full[axis] for axis in self.permute_y], inverse)
         else:
             y = StridedMatrices.of(full)
-        terms = Terms(
-            left, right, y, self.activation, self.alpha,
-            bias=None if bias is None else 2, residual=None if residual is None else 3,
-            residual_at=None if residual is None else y, exact=self.exact,
-        )  # fmt: skip
+        terms = Terms(left, right, y, self.activation, self.alpha, exact=self.exact)
+        if bias is not None:
+            terms = replace(terms, bias=2)
+        if residual is not None:
+            terms = replace(terms, residual=3, residual_at=y)
         yield from product_lowerings(terms, inputs, target)
 
     def operations(
-        self, outputs: Types, a: TensorType, b: TensorType, bias: TensorType | None, residual: TensorType | None
-    ) -> int:  # fmt: skip
+        self,
+        outputs: Types,
+        a: TensorType,
+        b: TensorType,
+        bias: TensorType | None,
+        residual: TensorType | None,
+    ) -> int:
         extra = sum((bias is not None, residual is not None, not self.activation.is_identity))
         left, _, _ = self.arrangement(a, b)
         return (2 * left.shape[-1] + extra) * outputs[0].size

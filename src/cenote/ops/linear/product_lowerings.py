@@ -76,9 +76,8 @@ class Terms:
         batch = self.y.shape[:-2]
         zeros = [0] * len(batch)
         r = self.residual_at
-        steps = [
-            self.a.over(batch), self.b.over(batch), zeros if r is None else r.over(batch), self.y.over(batch)
-        ]  # fmt: skip
+        shared = zeros if r is None else r.over(batch)
+        steps = [self.a.over(batch), self.b.over(batch), shared, self.y.over(batch)]
         axes = joined_axes(batch, steps)
         a_row, y_row = self.a.steps[-2], self.y.steps[-2]
         r_row = 0 if r is None or r.shape[-2] == 1 else r.steps[-2]
@@ -92,12 +91,10 @@ class Terms:
             m = m * extent
             axes.pop()
         nothing = np.zeros(0, np.float32)
-        return Product(
-            m, n, k, Matrix(nothing, a_row, self.a.steps[-1]), Matrix(nothing, self.b.steps[-2], self.b.steps[-1]),
-            Matrix(nothing, y_row, 1), tuple(axes), None, None,
-            None if r is None else Matrix(nothing, r_row, 1), self.activation, self.alpha, self.beta,
-            self.exact,
-        )  # fmt: skip
+        a, b = Matrix(nothing, a_row, self.a.steps[-1]), Matrix(nothing, *self.b.steps[-2:])
+        y, residual = Matrix(nothing, y_row, 1), None if r is None else Matrix(nothing, r_row, 1)
+        last = (self.activation, self.alpha, self.beta, self.exact)
+        return Product(m, n, k, a, b, y, tuple(axes), None, None, residual, *last)
 
 
 def product_lowerings(

@@ -1,4 +1,4 @@
-"""What a mask lets through, counted first, and lists in order: kernels for results whose sizes only a run tells."""
+"""Kernels for results whose sizes depend on content: elements under a mask are counted first, then listed in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORTH_KERNELS = 1 << 12  # elements below which NumPy's one call is quicker
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
-    """What the kernels tell from zero: numbers and bools."""
+    """Whether the kernels can compare elements of this type with zero: numbers and bools."""
     return dtype.kind in "iufb" or dtype.name == "bfloat16"
 
 
@@ -53,7 +53,7 @@ def locating(dtype: np.dtype[Any], shape: tuple[int, ...], threads: int) -> Runn
 
 
 def offsets_of(x: Array, threads: int) -> Array:
-    """Where the results of each block begin, and at last how many there are. `x` is dense and has elements."""
+    """Index of the first result of each block, then the number of all results. `x` is dense and not empty."""
     (counts,) = counting(x.dtype, x.size, threads)([x], None)
     offsets = np.zeros(counts.size + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
@@ -70,7 +70,7 @@ def chosen(x: Array, mask: Array, threads: int) -> Array:
 
 
 def coordinates(x: Array, threads: int) -> Array:
-    """Where a dense array is not zero: (count, axes)."""
+    """Indices of the elements of a dense array that are not zero: int64, (count, axes)."""
     offsets = offsets_of(x, threads)
     made = np.empty((int(offsets[-1]), x.ndim), np.int64)
     if made.size:

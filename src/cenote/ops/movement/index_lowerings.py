@@ -1,4 +1,4 @@
-"""What operators that take indices share: what an index means, the error for a bad one, and the native ways."""
+"""Parts that operators with indices share: the meaning of an index, the error for a bad one, and the lowerings."""
 
 from __future__ import annotations
 
@@ -86,8 +86,11 @@ class IndexCheck(Check):
 def noted(
     op: str, indices: TensorType, items: int, extents: Sequence[int], rule: IndexRule
 ) -> tuple[TensorType, IndexCheck | None]:
-    """What kernels of so many items note, and the look at it, a step of its own: none where no index can be bad. The
-    last axis of the indices has a coordinate for each of several extents."""
+    """Type of the findings of kernels with `items` items of work, and the step that checks them.
+
+    The check is None where no index can be bad. `extents`: of the axes that the indices, or the coordinates in the
+    last axis of the indices, point into.
+    """
     found = TensorType(INT64, (items, WORDS))
     if rule.mode == "zero" or surely_valid(indices, extents, rule):
         return found, None

@@ -96,7 +96,7 @@ class Pad(Op):
         return (y,)
 
     def constant(self, inputs: Sequence[Array | None], dtype: np.dtype[Any]) -> Array:
-        """What a constant pad writes, as a scalar of the type."""
+        """Scalar of the dtype that constant padding writes: `value`, the third input, or 0."""
         given = inputs[2] if len(inputs) > 2 else None
         if self.value is None and given is not None:
             return given.reshape(())
@@ -226,7 +226,7 @@ def _padded_by_index(x: Array, pads: list[tuple[int, int]], mode: str) -> Array:
 
 
 def border_table(extent: int, begin: int, end: int, mode: str, step: int) -> Array:
-    """Where the element that every place takes lies, elements `step` apart; -1 where it is a constant."""
+    """Offset of the input element that each output place takes, elements `step` apart; -1 for the constant."""
     first, kept = max(-begin, 0), extent + min(begin, 0) + min(end, 0)
     places = np.arange(-max(begin, 0), kept + max(end, 0), dtype=np.int64)
     if mode == "constant":

@@ -329,7 +329,7 @@ class Taken(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many there are."""
+        """Number of elements."""
         distance = self.stop - self.start if self.step > 0 else self.start - self.stop
         return maximum(0, -(-distance // abs(self.step)))
 

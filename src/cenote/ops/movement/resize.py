@@ -81,7 +81,7 @@ class Resize(Op):
         return (TensorType(x.dtype, tuple(axis.size for axis in self.resolved((x, *others)))),)
 
     def resolved(self, inputs: Sequence[TensorType | None]) -> tuple[ResizedAxis, ...]:
-        """What happens to every axis of x."""
+        """Resizing of each axis of x, from scales or sizes. Raises ArgumentError if neither is there."""
         x = require(self.name, inputs[0], "X")
         scales = _content(inputs, 2) if self.scales is None and self.sizes is None else self.scales
         sizes = _content(inputs, 3) if self.scales is None and self.sizes is None else self.sizes
@@ -148,12 +148,11 @@ class Resize(Op):
         return [ResizedAxis(extent, size, ratio, *region) for extent, size, ratio, region in each]
 
     def _rule(self, dtype: np.dtype[Any]) -> Rule:
-        """How places are found for elements of a type."""
+        """Rule of this operator for elements of a dtype."""
         wide = dtype == FLOAT64 and (self.by_step or self.mode != "nearest")
-        return Rule(
-            self.mode, self.coordinates, self.nearest_mode, self.cubic if self.mode == "cubic" else None,
-            self.antialias, self.exclude_outside, self.by_step, "float64" if wide else "float32",
-        )  # fmt: skip
+        cubic, kind = self.cubic if self.mode == "cubic" else None, "float64" if wide else "float32"
+        flags = (self.antialias, self.exclude_outside, self.by_step)
+        return Rule(self.mode, self.coordinates, self.nearest_mode, cubic, *flags, kind)
 
     def taps(self, axis: ResizedAxis, dtype: np.dtype[Any]) -> ResizeTaps:
         """Indices and weights along one axis."""

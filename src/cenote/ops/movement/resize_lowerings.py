@@ -1,4 +1,4 @@
-"""How Resize is computed: along the last two axes on plain or channel-blocked maps, along three in two steps."""
+"""Lowerings of Resize: along the last two axes on plain or channel-blocked maps, along three axes in two steps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Rest = tuple[None, ...]
 def resize_lowerings(
     x: TensorType, output: TensorType, axes: Sequence[ResizedAxis], rule: Rule, rest: Rest, target: Target
 ) -> Iterator[Lowering]:
-    """Those for axes that change as they say; `rest` stands for the other inputs."""
+    """Lowerings of x resized along `axes`; `rest` stands for the operator's other inputs."""
     if not is_size(x.shape[-1]) and x.shape[-1] >= 1 << 31:
         return  # tables of columns have 32 bits
     first = max(x.rank - 2, 0)
@@ -73,7 +73,7 @@ def resize_lowerings(
 
 
 def _element_seconds(taps: Sequence[TapSource], nearest: bool) -> float:
-    """What an element of a plain result takes."""
+    """Estimated seconds per element of a plain result."""
     if nearest:
         return 0.0 if taps[-1].kept or taps[-1].repeats else _GATHERED
     return _TAP * sum(axis.count for axis in taps if not axis.kept)
@@ -83,13 +83,16 @@ def _tap_source(axis: ResizedAxis, rule: Rule) -> TapSource:
     """The taps along an axis, as the kernel's call takes them."""
     numbers = tuple(axis)
     return TapSource(
-        axis.size, known(tap_count, numbers, rule),
+        axis.size,
+        known(tap_count, numbers, rule),
         lambda step: computed(tap_offsets, numbers, rule, step),
         lambda dtype: computed(tap_weights, numbers, rule, dtype.name),
         lambda lanes: computed(column_indices, numbers, rule, lanes),
-        lambda lanes, dtype: computed(column_weights, numbers, rule, lanes, dtype.name), axis.is_identity,
-        repeats_of(axis, rule) if rule.mode == "nearest" else 0, plain(axis.scale) > 1,
-    )  # fmt: skip
+        lambda lanes, dtype: computed(column_weights, numbers, rule, lanes, dtype.name),
+        axis.is_identity,
+        repeats_of(axis, rule) if rule.mode == "nearest" else 0,
+        plain(axis.scale) > 1,
+    )
 
 
 def _by_depth(

@@ -28,9 +28,8 @@ COORDINATES = (
     "tf_crop_and_resize",
 )
 MOST_REPEATS = 8  # of a place: more are not worth vectors
-_TIE = (
-    1e-6  # from a half: what ONNX Runtime 1.31 takes for one; (4 + 0.5) * 20 / 6 - 0.5 misses it in float32
-)
+# Distance from a half that ONNX Runtime 1.31 takes for a half: (4 + 0.5) * 20 / 6 - 0.5 misses it in float32.
+_TIE = 1e-6
 _REAL: dict[str, Any] = {"float32": np.float32, "float64": np.float64}
 _EXACT = 1 << 18  # places of an axis up to which float32 keeps repeated ones apart from ties
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "floor_or_ceil")
@@ -60,7 +59,7 @@ class ResizeTaps:
 
 
 class Rule(NamedTuple):
-    """How places are found. `cubic`: the coefficient (None: linear); `kind`: the dtype that decides places."""
+    """Attributes of Resize that decide taps. `cubic`: the coefficient (None: linear); `kind`: dtype of coordinates."""
 
     mode: str
     coordinates: str
@@ -73,7 +72,7 @@ class Rule(NamedTuple):
 
 
 def coordinates(axis: ResizedAxis, rule: Rule) -> Array:
-    """Where each output place lies in the input, in input elements."""
+    """Coordinate of each output place in the input, in input elements."""
     mode, real = rule.coordinates, _REAL[rule.kind]
     places: Array = np.arange(len(limits.positions("resize", axis.size)), dtype=real)
     if mode == "align_corners":
@@ -164,7 +163,7 @@ def filter_taps(axis: ResizedAxis, rule: Rule) -> ResizeTaps:
 
 
 def _no_taps() -> ResizeTaps:
-    """Of an axis without places."""
+    """Taps of an axis of extent 0."""
     return ResizeTaps(np.zeros((0, 1), np.int64), np.zeros((0, 1)), np.zeros(0, np.bool_))
 
 
@@ -202,12 +201,12 @@ def tap_count(axis: tuple[float, ...], rule: tuple[Any, ...]) -> int:
 
 
 def tap_offsets(axis: tuple[float, ...], rule: tuple[Any, ...], step: int) -> Array:
-    """Where the taps of each place lie, elements `step` apart."""
+    """Offsets of the taps of each place, elements `step` apart: int64, (places, taps)."""
     return np.ascontiguousarray(taps_of(axis, rule).index * step, np.int64)
 
 
 def tap_weights(axis: tuple[float, ...], rule: tuple[Any, ...], dtype: str) -> Array:
-    """What the taps of each place weigh."""
+    """Weights of the taps of each place: (places, taps)."""
     return np.ascontiguousarray(taps_of(axis, rule).weight, np.dtype(dtype))
 
 
@@ -217,7 +216,7 @@ def column_indices(axis: tuple[float, ...], rule: tuple[Any, ...], lanes: int) -
 
 
 def column_weights(axis: tuple[float, ...], rule: tuple[Any, ...], lanes: int, dtype: str) -> Array:
-    """What they weigh."""
+    """Weights of the taps of columns, filled up to whole vectors."""
     return _filled(taps_of(axis, rule).weight, lanes, dtype)
 
 
@@ -230,7 +229,7 @@ def _filled(table: Array, lanes: int, dtype: str) -> Array:
 
 
 def repeats_of(axis: ResizedAxis, rule: Rule) -> int:
-    """How often each place of an axis of nearest neighbours is there, if all are as often and in order; else 0."""
+    """Number of copies of each input element along an axis of nearest neighbours, if equal and in order; else 0."""
     if is_size(axis.scale) or not 2 <= axis.scale <= MOST_REPEATS or axis.scale != int(axis.scale):
         return 0
     if axis.size != axis.extent * int(axis.scale) or axis.size > _EXACT:

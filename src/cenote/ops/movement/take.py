@@ -96,7 +96,7 @@ class Take(Op):
 
 
 def _row(last: tuple[str, int], extent: int) -> TakenRow:
-    """What lies side by side along the last axis."""
+    """Runs of contiguous elements along the last axis."""
     rule, number = last
     if rule == "keep":
         return TakenRow(0, extent, 0)
@@ -107,7 +107,7 @@ def _row(last: tuple[str, int], extent: int) -> TakenRow:
 
 
 def places(rule: str, number: int, extent: int, step: int) -> Array:
-    """Where the places of an axis lie, elements `step` apart."""
+    """Offset of the input element that each output place of an axis takes, elements `step` apart: int64."""
     indices = np.arange(extent, dtype=np.int64)
     if rule == "roll":
         indices = np.roll(indices, number)

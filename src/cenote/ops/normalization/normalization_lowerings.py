@@ -29,7 +29,7 @@ WIDE = ("float64",)  # what `accumulate` of a normalisation may be; None: float3
 
 
 def form_of(statistic: str, accumulate: str | None, **fields: Any) -> RowNormalization:
-    """What kernels do to each row, its sums taken as `accumulate` says."""
+    """Kernel form of a normalisation of rows, with sums in float64 if `accumulate` is "float64"."""
     return RowNormalization(statistic, wide=accumulate == "float64", **fields)
 
 

@@ -63,36 +63,42 @@ class PoolingAlgorithm:
 
 WINDOWS = (
     PoolingAlgorithm(
-        "small_window", small_window.offer,
+        "small_window",
+        small_window.offer,
         "3 columns (in rows of at most 32 outputs 2 to 5), up to 5 rows, plain, one plane: all in registers",
         "r k / 4 loads and as many steps; no scratch memory",
     ),
     PoolingAlgorithm(
-        "window_3x3x3", window_3x3x3.offer,
+        "window_3x3x3",
+        window_3x3x3.offer,
         "3x3x3 in volumes, one apart, plain, vectors of at most 32 bytes: what planes share is kept",
         "3 loads and 5 steps for 27 elements",
     ),
     PoolingAlgorithm(
-        "small_map", small_map.offer,
+        "small_map",
+        small_map.offer,
         "3 and more columns in rows of at most 20 elements (40 for 5 and more): loops over planes, not rows",
         "2 sqrt(r) + 2 sqrt(k) loads and steps",
     ),
     PoolingAlgorithm(
-        "van_herk", van_herk.offer,
+        "van_herk",
+        van_herk.offer,
         "8 and more rows that overlap: the cost does not grow with them",
         "3 steps down, log2(k) across",
     ),
     PoolingAlgorithm(
-        "separable", separable.offer,
+        "separable",
+        separable.offer,
         "up to 27 rows (of all planes): rows first, from memory, then columns; and windows that do not overlap",
         "r loads and steps down, k (log2(k) from 6 on) across",
     ),
     PoolingAlgorithm(
-        "generic", generic.offer,
+        "generic",
+        generic.offer,
         "the rest: many rows that are dilated, far apart or of many planes",
         "r loads and steps down in a scratch row, k (log2(k) from 6 on) across",
     ),
-)  # fmt: skip
+)
 
 ARGMAX = (
     PoolingAlgorithm(
@@ -140,7 +146,7 @@ PROBLEMS = {
 
 
 def algorithms_for(problem: PoolProblem) -> tuple[PoolingAlgorithm, ...]:
-    """Those that may serve such a problem."""
+    """Algorithms considered for such a problem, in order of preference."""
     if problem.accumulate == "compensated":
         return COMPENSATED
     if problem.bounds is not None:
@@ -149,8 +155,10 @@ def algorithms_for(problem: PoolProblem) -> tuple[PoolingAlgorithm, ...]:
 
 
 def candidates(problem: PoolProblem, target: Target) -> dict[str, Candidate]:
-    """What serves the problem, by name, the quickest by estimate first. Empty when some window has no input at all, or
-    when there is nothing to compute: that is no work for a kernel."""
+    """Candidates that serve the problem by name of their algorithm, the quickest by estimate first.
+
+    Empty when some window has no input at all, or when the output is empty: that is no work for a kernel.
+    """
     if not problem.planes * problem.geometry.out[1] * problem.geometry.out[2] * problem.memory.step:
         return {}
     offers = {each.name: each.offer(problem, target) for each in algorithms_for(problem)}
@@ -275,10 +283,18 @@ def problem_of(pool: Pool, layout: Layout, x: View, y: View, indices: View | Non
         shares = [pool.counts[index] if index is not None else (1.0,) for index in axes]
         scale = Scale.of(shares, divided_type(pool, x.type.dtype), _left_out(pool, axes))
     return PoolProblem(
-        pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, scale, pool.nan, pool.norm, pool.rounding,
-        index_layout(pool, axes, x, indices) if indices else None, fixed_step=layout.is_blocked,
+        pool.reduction,
+        x.type.dtype,
+        geometry_of(pool, axes),
+        memory,
+        scale,
+        pool.nan,
+        pool.norm,
+        pool.rounding,
+        index_layout(pool, axes, x, indices) if indices else None,
+        fixed_step=layout.is_blocked,
         accumulate=pool.accumulate if pool.reduction == SUM else None,
-    )  # fmt: skip
+    )
 
 
 def divided_type(pool: Pool, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -320,7 +336,7 @@ def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
 
 
 def index_layout(pool: Pool, axes: Axes, x: View, indices: View) -> IndexLayout:
-    """What an index adds, and where the indices lie."""
+    """Steps that make up an index, and strides of the array of indices."""
     first = 1 if pool.channels_last else 2
     plane, row = (0 if axis is None else indices.strides[first + axis] for axis in axes[:2])
     channel = 0 if pool.channels_last else indices.strides[1]
@@ -328,7 +344,7 @@ def index_layout(pool: Pool, axes: Axes, x: View, indices: View) -> IndexLayout:
 
 
 def _steps(pool: Pool, axes: Axes, x: View) -> tuple[int, int, int, int, int]:
-    """What an index adds per plane, row, column, batch and channel."""
+    """Increments of an index per plane, row, column, batch and channel."""
     spatial = [axis.size for axis in pool.axes]
     channels = x.shape[-1] if pool.channels_last else x.shape[1]
     size, unit = math.prod(spatial), channels if pool.index == "nhwc" else 1

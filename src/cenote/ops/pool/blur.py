@@ -31,9 +31,8 @@ from cenote.ops.traits import MapOp
 from cenote.ops.values import narrow, seeded, wide
 
 BORDERS = {"reflect": "reflect", "replicate": "edge", "zeros": "constant"}
-MOST_TAPS = (
-    16  # per axis, and the longest stride: what a kernel unrolls; larger filters are left to the reference
-)
+# Per axis, and the longest stride: a kernel unrolls so many; larger filters are left to the reference.
+MOST_TAPS = 16
 SCRATCH = 1 << 24  # bytes of a line of a thread at most
 
 

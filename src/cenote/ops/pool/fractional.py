@@ -116,10 +116,8 @@ class FractionalMaxPool(MapOp):
 
         def call(x: View, samples: View, y: View, *others: View) -> Call:
             *index, notes = others
-            return fractional_call(
-                x, samples, y, index[0] if index else None, notes, self.window, target,
-                channels_last=self.channels_last,
-            )  # fmt: skip
+            places, order = index[0] if index else None, self.channels_last
+            return fractional_call(x, samples, y, places, notes, self.window, target, channels_last=order)
 
         seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * math.prod(self.window) * DRAWN_TAP
         made, check = (PLAIN,) * (1 + len(places)), SamplesCheck(self.name)

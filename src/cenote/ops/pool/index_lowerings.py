@@ -58,7 +58,7 @@ def outside(op: str, value: int, where: Sequence[int], counted: Sequence[int], r
 def index_check(
     x: TensorType, layout: Layout, counted: Sequence[int], rule: str, channels_last: bool
 ) -> tuple[TensorType, PlaneIndexCheck]:
-    """What a scatter notes for indices of x's shape, and the look at it."""
+    """Type of the findings of a scatter with indices of x's shape, and the step that checks them."""
     shape = (x.shape[0], x.shape[-1], *x.shape[1:-1]) if channels_last else x.shape
     width = layout.lanes or (GROUP if channels_last else 1)
     items = shape[0] * -(-shape[1] // width)
@@ -66,9 +66,16 @@ def index_check(
 
 
 def scatter_lowerings(
-    inputs: Sequence[TensorType | None], y: TensorType, counted: Sequence[int], rule: str, target: Target, *,
-    adds: bool, channels_last: bool, rest: Layout | None,
-) -> Iterator[Lowering]:  # fmt: skip
+    inputs: Sequence[TensorType | None],
+    y: TensorType,
+    counted: Sequence[int],
+    rule: str,
+    target: Target,
+    *,
+    adds: bool,
+    channels_last: bool,
+    rest: Layout | None,
+) -> Iterator[Lowering]:
     """Ways to send x (input 0) where the indices (input 1) say; `rest`: the layout of a third input."""
     x, indices = inputs[:2]
     assert x is not None

@@ -40,10 +40,18 @@ from cenote.ops.pool.algorithms import (
 
 
 def range_lowerings(
-    reduction: str, bounds: Bounds, x: TensorType, y: TensorType, target: Target, *,
-    channels_last: bool = False, nan: str = "propagate", mean: bool = False, rounding: str = "even",
+    reduction: str,
+    bounds: Bounds,
+    x: TensorType,
+    y: TensorType,
+    target: Target,
+    *,
+    channels_last: bool = False,
+    nan: str = "propagate",
+    mean: bool = False,
+    rounding: str = "even",
     accumulate: str | None = None,
-) -> Iterator[Lowering]:  # fmt: skip
+) -> Iterator[Lowering]:
     """Ways to pool ranges of the input, one (begin, end) per axis and output; `mean` divides by their sizes,
     `accumulate` is what sums are taken in."""
     if not x.size or not y.size:
@@ -155,7 +163,7 @@ def summed_map_lowerings(
 
 
 def maps_of(x: View, y: View, channels_last: bool) -> Maps:
-    """Where the maps lie: one run if memory has no gaps, else a run per row, and slices of rows."""
+    """Memory of the maps: one run if there are no gaps, else a run per row, and slices of rows."""
     first = 1 if channels_last else 2
     spatial = x.shape[first : first + len(x.shape) - 2]
     strides = x.strides[first : first + len(spatial)]

@@ -1,4 +1,4 @@
-"""What the decoders of all ONNX pools read."""
+"""Attributes that the decoders of all ONNX pools read."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
@@ -41,7 +42,7 @@ def inner_sum(
     reduction: str = SUM,
     accumulate: str | None = None,
 ) -> Lowering | None:
-    """How the float64 powers of a window (axes None: of a whole map) are summed, in plain memory."""
+    """Lowering that sums the float64 powers of each window (axes None: of each whole map), in plain memory."""
     wide = TensorType(FLOAT64, x.shape), TensorType(FLOAT64, y.shape)
     if axes is None and accumulate is not None:
         options = summed_map_lowerings("sum", accumulate, *wide, target, channels_last)
@@ -73,15 +74,24 @@ def power_lowerings(
 
 
 def power_gradient(
-    inner: Lowering | None, axes: Sequence[AxisSpread], g: TensorType, x: TensorType, target: Target, p: float, *,
-    base: str, floor: float = 0.0, channels_last: bool,
-) -> Iterator[Lowering]:  # fmt: skip
+    inner: Lowering | None,
+    axes: Sequence[AxisSpread],
+    g: TensorType,
+    x: TensorType,
+    target: Target,
+    p: float,
+    *,
+    base: str,
+    floor: float = 0.0,
+    channels_last: bool,
+) -> Iterator[Lowering]:
     """The gradient of that: g * sum^(1 / p - 1) spreads over each window, times base(x)^(p - 1). `axes` have the
     weights of windows beside that."""
     step = x.shape[-1] if channels_last else 1
     if inner is None or scratch_bytes(axes, step) > SCRATCH:
         return
     slope = ABOVE if base == "above" else BY_X if p == 2 else BY_SIGN if p == 1 else BY_POWER
+    spread = partial(average_backward_call, slope=slope, exponent=p - 1.0, floor=floor)
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
         grad, values = inputs
@@ -92,11 +102,8 @@ def power_gradient(
             power_call(values, powers, p, base=base, floor=floor),
             *inner.bind([powers], [sums, *rest]),
             power_call(sums, shares, 1.0 / p - 1.0, times=grad),
-            average_backward_call(
-                axes, shares, values, result, target, channels_last=channels_last, slope=slope, exponent=p - 1.0,
-                floor=floor,
-            ),
-        ]  # fmt: skip
+            spread(axes, shares, values, result, target, channels_last=channels_last),
+        ]
 
     powers, sums = TensorType(FLOAT64, x.shape), TensorType(FLOAT64, g.shape)
     made = (powers, sums, sums, *inner.temporaries)

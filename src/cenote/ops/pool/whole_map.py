@@ -175,7 +175,7 @@ def _samples(cls: type[GlobalMaxPool] | type[GlobalAveragePool]) -> Iterable[Sam
 
 
 def accumulated_samples(op: Any) -> Iterable[Sample]:
-    """Those of a sum, mean or norm of maps for every `accumulate`, and one that is split into pieces."""
+    """Samples of a sum, mean or norm of maps for every `accumulate`, among them a map that is split into pieces."""
     for accumulate in ACCUMULATIONS:
         made = replace(op, accumulate=accumulate)
         for shape in ((2, 13, 5, 3), (1, 8, 33, 31), (3, 5, 1, 1), (2, 9, 11), (1, 2, 300, 301)):

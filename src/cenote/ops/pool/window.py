@@ -351,7 +351,7 @@ def extremum(taps: Array, largest: bool = True, nan: str = "propagate") -> Array
 
 
 def lowest_where_nan(values: Array, largest: bool = True) -> Array:
-    """What a window of NaN alone gives where NaN is ignored: the extremum of nothing."""
+    """Values with NaN replaced by the identity of the extremum: -inf for the largest, inf for the smallest."""
     if not is_float(values.dtype):
         return values
     return np.where(np.isnan(values), -np.inf if largest else np.inf, values).astype(values.dtype)

@@ -34,7 +34,7 @@ QUANTIZED = frozenset(_INTEGERS) | FLOAT8 | SMALL_FLOATS
 
 
 class Scaled(Pointwise):
-    """What both have in common: with one scale for all elements they are links of chains."""
+    """Base of QuantizeLinear and DequantizeLinear: with one scale for all elements they are links of chains."""
 
     axis: int
     block: int
@@ -46,7 +46,7 @@ class Scaled(Pointwise):
     def _expression(
         self, x: TensorType, scale: TensorType, zero: TensorType | None, output: TensorType
     ) -> Expression | None:
-        """What a kernel computes of an element; None where none does."""
+        """Formula that a kernel applies to each element; None if no kernel does."""
         raise NotImplementedError
 
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:

@@ -93,12 +93,14 @@ def quantization_call(
     return elementwise_call(expression, (), operands, y, target, WEIGHT)
 
 
-_FIT = (  # of the largest and the smallest number: the scale, 1 where all numbers are 0
+# The scale from the largest and the smallest number, 1 where all numbers are 0.
+_FIT = (
     Step("constant", (), FLOAT32, (0.0,)), Step("max", (0, 2), FLOAT32), Step("min", (1, 2), FLOAT32),
     Step("sub", (3, 4), FLOAT32), Step("constant", (), FLOAT32, (255.0,)), Step("div", (5, 6), FLOAT32),
     Step("equal", (7, 2), np.dtype(np.bool_)), Step("constant", (), FLOAT32, (1.0,)), Step("where", (8, 9, 7), FLOAT32),
 )  # fmt: skip
-_CENTRE = (  # of the smallest number and the scale: the zero point
+# The zero point from the smallest number and the scale.
+_CENTRE = (
     Step("constant", (), FLOAT32, (0.0,)), Step("min", (0, 2), FLOAT32), Step("neg", (3,), FLOAT32),
     Step("div", (4, 1), FLOAT32), Step("constant", (), FLOAT32, (255.0,)), Step("clamp", (5, 2, 6), FLOAT32),
     Step("round", (7,), FLOAT32), Step("cast", (8,), np.dtype(np.uint8)),

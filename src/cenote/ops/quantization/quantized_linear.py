@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
+from cenote.core.text import split_words
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
 from cenote.ops.base import Arrays, Op, Sample, Types
@@ -67,9 +68,7 @@ class QLinearMatMul(_Product):
     """
 
     name = "qlinear_matmul"
-    operands = (
-        "a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point",
-    )  # fmt: skip
+    operands = split_words("a a_scale a_zero_point b b_scale b_zero_point y_scale y_zero_point")
     from_onnx = {"QLinearMatMul": lambda node: read(QLinearMatMul, node)}
 
     def types(self, *inputs: TensorType) -> Types:
@@ -176,9 +175,7 @@ class QLinearConv(_ConvHost):
     conv: Conv = field(default_factory=Conv)
 
     name = "qlinear_conv"
-    operands = (
-        "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "bias?",
-    )  # fmt: skip
+    operands = split_words("x x_scale x_zero_point w w_scale w_zero_point y_scale y_zero_point bias?")
     from_onnx = {"QLinearConv": lambda node: QLinearConv(decode_conv(node))}
 
     def types(self, *inputs: TensorType | None) -> Types:

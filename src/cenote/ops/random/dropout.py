@@ -66,7 +66,8 @@ def threshold_of(p: float) -> int:
 
 
 def drop_of(p: float, alpha: bool) -> Drop:
-    """What p means: kept elements are scaled so that the mean stays; for `alpha` so that mean 0 and variance 1 do."""
+    """Constants of dropout with probability p: kept elements are scaled so that the mean stays, or for `alpha` (dropout
+    for SELU) so that mean 0 and variance 1 stay."""
     if not alpha:
         return Drop(threshold_of(p), 1.0 / (1.0 - p) if p < 1 else 0.0)
     factor = 1.0 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p)) if p < 1 else 0.0

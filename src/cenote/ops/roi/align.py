@@ -166,11 +166,11 @@ class RoiAlign(Op):
             part = units_of_item(units, rois.shape[0])
             noted = TensorType(INT64, (rois.shape[0] * -(-units // part), 2))
 
+            sampling = {"ratio": self.sampling_ratio, "aligned": self.aligned, "terms": self.max_of_terms}
             call = partial(
-                roi_align_call, target=target, bins=self.output, scale=self.spatial_scale,
-                ratio=self.sampling_ratio, aligned=self.aligned, largest=self.mode == "max",
-                terms=self.max_of_terms, part=part,
-            )  # fmt: skip
+                roi_align_call, target=target, bins=self.output, scale=self.spatial_scale, part=part
+            )
+            call = partial(call, largest=self.mode == "max", **sampling)
             seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * BIN * (4 if layout == PLAIN else 1)
             check = RegionCheck("roi_align", x.shape[0], -(-units // part))
             error = max(TOLERANCES[x.dtype.name], 4e-6 if x.dtype.itemsize == 4 else 0.0)
@@ -222,10 +222,8 @@ def align_gradient_lowerings(
     parts = -(-x.shape[1] // part)
 
     def call(grad: View, _: View, rois: View, images: View, y: View, notes: View) -> Call:
-        return align_backward_call(
-            grad, rois, images, y, notes, target, scale=op.spatial_scale, ratio=op.sampling_ratio,
-            aligned=op.aligned, part=part,
-        )  # fmt: skip
+        sampled = partial(align_backward_call, scale=op.spatial_scale, ratio=op.sampling_ratio)
+        return sampled(grad, rois, images, y, notes, target, aligned=op.aligned, part=part)
 
     seconds = stream_seconds(g.nbytes + x.nbytes) + g.size * 4 * BIN
     noted = TensorType(INT64, (g.shape[0] * parts, 2))
@@ -248,7 +246,7 @@ def coordinate_type(dtype: Any) -> Any:
 def check_regions(
     op: str, x: TensorType, rois: TensorType, columns: int, output: Sequence[int], spatial_scale: float
 ) -> None:
-    """What all poolings of regions require."""
+    """Check what all poolings of regions require. Raises DTypeError, ShapeError or ArgumentError."""
     check_dtype(op, x.dtype, FLOATS)
     if x.rank != 4 or 0 in x.shape[1:]:
         raise ShapeError(f"{op}: the input must be (N, C, H, W), not empty, got shape {list(x.shape)}")

@@ -45,7 +45,7 @@ class RegionPool(Op):
     operands = ("x", "rois")
 
     def channels(self, x: TensorType) -> int:
-        """Those of the result; the regions' own checks."""
+        """Number of channels of the result, after checks of x. Raises ShapeError."""
         raise NotImplementedError(f"{type(self).__name__}.channels")
 
     def types(self, x: TensorType, rois: TensorType) -> Types:
@@ -76,10 +76,8 @@ class RegionPool(Op):
             part = units_of_item(units, rois.shape[0])
             parts = -(-units // part)
 
-            call = partial(
-                roi_pool_call, target=target, bins=self.output, scale=self.spatial_scale, largest=largest,
-                part=part,
-            )  # fmt: skip
+            call = partial(roi_pool_call, target=target, bins=self.output, scale=self.spatial_scale)
+            call = partial(call, largest=largest, part=part)
             seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * BIN * (4 if layout == PLAIN else 1)
             check = RegionCheck(self.name, x.shape[0], parts, real=True)
             noted = TensorType(INT64, (rois.shape[0] * parts, 2))

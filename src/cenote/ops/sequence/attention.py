@@ -115,7 +115,7 @@ class Attention(Op):
         past_value: TensorType | None,
         lengths: TensorType | None,
     ) -> int:
-        """How many earlier keys there are."""
+        """Number of earlier keys. Raises ArgumentError or ShapeError for a past that does not fit."""
         if (past_key is None) != (past_value is None) or (past_key is not None and lengths is not None):
             raise ArgumentError("attention: past_key and past_value come together, and without key_lengths")
         if past_key is None or past_value is None:
@@ -192,7 +192,7 @@ class Attention(Op):
         return results[: self.outputs]
 
     def _bias(self, queries: int, keys: int, offset: int, mask: Array | None, lengths: Array | None) -> Array:
-        """What is added to the scores: minus infinity where a query may not look. (batch or 1, heads or 1, ...)"""
+        """Bias of the scores, minus infinity where a query may not attend: (batch or 1, heads or 1, queries, keys)."""
         offsets = np.reshape(offset if lengths is None else lengths - queries, (-1, 1, 1, 1))
         ahead = np.arange(keys) - np.arange(queries)[:, None] - offsets
         open_ = np.ones(ahead.shape, bool)

@@ -128,7 +128,7 @@ class SequenceErase(_Container):
 
 @dataclass(frozen=True)
 class SequenceLength(_Container):
-    """How many tensors a sequence holds, an int64 scalar."""
+    """Number of tensors in a sequence, an int64 scalar."""
 
     name = "sequence_length"
     operands = ("sequence",)
@@ -231,9 +231,9 @@ class Optional(_Container):
 
 @dataclass(frozen=True)
 class OptionalGetElement(_Container):
-    """What an optional holds; a tensor or a sequence that is given as it is.
+    """Content of an optional, a tensor or a sequence; an input that is no optional is returned as it is.
 
-    Raises InputError where it holds nothing.
+    Raises InputError for an empty optional.
     """
 
     name = "optional_get_element"

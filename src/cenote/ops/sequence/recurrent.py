@@ -66,7 +66,7 @@ def _decode_recurrent(node: Imported) -> Op:
 
 @dataclass(frozen=True)
 class _Recurrent(Op):
-    """What the three layers share.
+    """Base of RNN, GRU and LSTM.
 
     x is (length, batch, features), w (directions, gates * hidden, features), r (directions, gates * hidden,
     hidden), the bias (directions, 2 * gates * hidden), first states (directions, batch, hidden); with

@@ -85,10 +85,9 @@ def recurrent_lowerings(
     for index in (1, 2):
         if present(inputs[index]).value is not None:
             given[index] = None
-    yield Lowering(
-        "steps", tuple(given), (PLAIN,) * op.outputs, layer.bind, layer.seconds, layer.tolerance,
-        layer.temporaries, check=LengthsCheck(layer.steps) if layer.has(4) else None,
-    )  # fmt: skip
+    check = LengthsCheck(layer.steps) if layer.has(4) else None
+    inputs_as, outputs_as, costs = tuple(given), (PLAIN,) * op.outputs, (layer.seconds, layer.tolerance)
+    yield Lowering("steps", inputs_as, outputs_as, layer.bind, *costs, layer.temporaries, check=check)
 
 
 class _Layer:
@@ -163,10 +162,9 @@ class _Layer:
         if x.is_contiguous():
             images, each, step = 1, images * each, 0
         w = constant_of(views[1]) if self.constant_w else present(views[1])
-        product = Product(
-            each, self.columns, self.features, Matrix(x, row, 1), Matrix(w, 1, self.features),
-            Matrix(z, self.columns, 1), ((images, [step, 0, 0, each * self.columns]),),
-        )  # fmt: skip
+        axes = ((images, [step, 0, 0, each * self.columns]),)
+        left, right, y = Matrix(x, row, 1), Matrix(w, 1, self.features), Matrix(z, self.columns, 1)
+        product = Product(each, self.columns, self.features, left, right, y, axes)
         if isinstance(w, View):
             return product
         panels = product.panels(self.target)
@@ -176,34 +174,45 @@ class _Layer:
         before = 0
         packing = self.packing
         for chosen, units in zip(phases_of(self.op.cell), packing.units, strict=True):
-            words: dict[str, Argument] = {
-                "y": to.at(before), "r": r, "hidden": self.hidden, "groups": packing.blocks // units,
-                "r_direction": r.strides[0], "y_direction": packing.size,
-            }  # fmt: skip
+            words: dict[str, Argument] = {"y": to.at(before), "r": r, "hidden": self.hidden}
+            words |= {"groups": packing.blocks // units}
+            words |= {"r_direction": r.strides[0], "y_direction": packing.size}
             items = self.directions * (packing.blocks // units)
             yield Call.named(PackRecurrent(chosen, units, packing.lanes), words, items)
             before += self.hidden * packing.width * len(chosen)
 
     def _steps(
-        self, views: Sequence[View | None], outputs: Sequence[View], z: View, weights: View | Array,
+        self,
+        views: Sequence[View | None],
+        outputs: Sequence[View],
+        z: View,
+        weights: View | Array,
         noted: View | None,
-    ) -> Call:  # fmt: skip
+    ) -> Call:
         op, packing, count = self.op, self.packing, len(self.op.defaults)
         functions = (op.functions or op.defaults)[:count]
         lengths = views[4]
         spec = RecurrentSpec(
-            op.cell, tuple(Activation(NATIVE[name], alpha, beta) for name, alpha, beta in functions),
-            packing.rows, packing.units, packing.width != self.hidden, self.has(3), (self.has(5), self.has(6)),
-            op.outputs - 1, lengths is not None, op.coupled, self.has(7), op.clip,
+            op.cell,
+            tuple(Activation(NATIVE[name], alpha, beta) for name, alpha, beta in functions),
+            packing.rows,
+            packing.units,
+            packing.width != self.hidden,
+            self.has(3),
+            (self.has(5), self.has(6)),
+            op.outputs - 1,
+            lengths is not None,
+            op.coupled,
+            self.has(7),
+            op.clip,
             lengths is not None and lengths.type.dtype == INT64,
-        )  # fmt: skip
+        )
         states = dict(zip(STATE_NAMES, (views[5], views[6], *outputs[1:], None, None), strict=False))
-        words: dict[str, Argument] = {
-            "y": outputs[0], "z": z, "r": weights, "bias": views[3], "peepholes": views[7], "lengths": lengths,
-            "noted": noted, **states, "steps": self.steps, "batch": self.batch, "tiles": self.tiles,
-            "reverse": int(op.direction == "reverse"), "hidden": self.hidden, "width": packing.width,
-            "r_direction": packing.size, **self._strides(states, outputs[0]),
-        }  # fmt: skip
+        words: dict[str, Argument] = {"y": outputs[0], "z": z, "r": weights, **states}
+        words |= {"bias": views[3], "peepholes": views[7], "lengths": lengths, "noted": noted}
+        words |= {"steps": self.steps, "batch": self.batch, "tiles": self.tiles}
+        words |= {"reverse": int(op.direction == "reverse"), "hidden": self.hidden, "width": packing.width}
+        words |= {"r_direction": packing.size, **self._strides(states, outputs[0])}
         groups = [packing.blocks // units for units in packing.units]
         words |= {f"groups_{index}": value for index, value in enumerate(groups)}
         scratch = 4 * STATES[op.cell] * packing.rows * packing.width
@@ -212,7 +221,7 @@ class _Layer:
         return Call.named(spec, words, items, scratch=scratch, operations=executed)
 
     def _strides(self, states: dict[str, View | None], y: View) -> dict[str, Argument]:
-        """Where steps, directions and samples lie."""
+        """Strides of steps, directions and samples in every operand, by the kernel's names of them."""
         first, second = self.columns, self.columns * (self.steps if self.op.batch_first else self.batch)
         z_batch, z_step = (second, first) if self.op.batch_first else (first, second)
         strides: dict[str, Argument] = {"z_step": z_step, "z_batch": z_batch}

@@ -120,7 +120,7 @@ class ScaledDotProduct(Op):
     def _problem(
         self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None
     ) -> AttentionProblem | None:
-        """What the kernel computes; None where it cannot."""
+        """The kernel's problem for operands of these types; None if the kernel cannot compute it."""
         queries, keys, values, full = self.arrangement(q, k, v)
         depth = queries.shape[-1]
         if is_size(depth) or not 0 < depth <= _LARGEST_HEAD or is_size(full[-1]) or queries.steps[-1] != 1:
@@ -148,10 +148,24 @@ class ScaledDotProduct(Op):
             return None
         steps = [queries.over(batch), keys.over(batch), values.over(batch), closed, y.over(batch)]
         return AttentionProblem(
-            full[-2], keys.shape[-2], depth, full[-1], queries.steps[-2], keys.steps[-2], keys.steps[-1],
-            values.steps[-2], values.steps[-1], y.steps[-2], mask_row, tuple(joined_axes(batch, steps)),
-            self.scale, self.causal, self.offset, self.zeros, q.dtype,
-        )  # fmt: skip
+            full[-2],
+            keys.shape[-2],
+            depth,
+            full[-1],
+            queries.steps[-2],
+            keys.steps[-2],
+            keys.steps[-1],
+            values.steps[-2],
+            values.steps[-1],
+            y.steps[-2],
+            mask_row,
+            tuple(joined_axes(batch, steps)),
+            self.scale,
+            self.causal,
+            self.offset,
+            self.zeros,
+            q.dtype,
+        )
 
     def operations(
         self, outputs: Types, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None
