@@ -128,9 +128,7 @@ def look(model: cenote.Model, sample: Sample, seconds: float, busy: bool) -> Run
     found = profile(model, sample.inputs, seconds=seconds)
     recorded = {} if found.environment.throttled_periods else sample.recorded
     found = told(found, sample, {**(QUIET if busy else {}), **recorded})
-    findings = diagnose(
-        model, sample.inputs, changed=model._changed, between=sample.between, measured=found
-    ).findings
+    findings = diagnose(model, sample.inputs, between=sample.between, measured=found).findings
     return {
         "findings": [(each.cause, each.share, each.gain_ms, each.evidence) for each in findings],
         "wall ms": found.wall_ms,

@@ -83,7 +83,7 @@ def measured(name: str, make: Callable[[], Case], claim: str, threads: int) -> d
     return {
         "case": name, "threads": threads, "ms before": found.profile.wall_ms, "ms after": after.wall_ms,
         **efficiencies(after), "memory, MB": memory(after) / 1e6,
-        "kept": ", ".join(str(dict(each.treatment.options)) for each in treated.treatments if each.kept) or "nothing",
+        "kept": ", ".join(str(dict(each.treatment)) for each in treated.treatments if each.kept) or "nothing",
         "findings": "; ".join(f"{each.cause} {each.share:.0%}" for each in found.findings) or "none",
         "the source claims": claim, "foreign cores": after.environment.foreign_cores,
         "profile": after.to_dict(),

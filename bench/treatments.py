@@ -101,20 +101,17 @@ def predicted(cause: str) -> list[dict[str, Any]]:
             found = profile(model, sample.inputs, seconds=1.0)
             environment = replace(found.environment, **sample.recorded)
             found = replace(found, environment=environment, steps=tuple(map(sample.told, found.steps)))
-            changed = model._changed
-            diagnosis = diagnose(
-                model, sample.inputs, changed=changed, between=sample.between, measured=found
-            )
+            diagnosis = diagnose(model, sample.inputs, between=sample.between, measured=found)
             for finding in diagnosis.findings:
                 if not finding.treatments or finding.gain_ms is None:
                     continue
                 first = replace(finding, treatments=finding.treatments[:1])
                 alone = Diagnosis(replace(diagnosis.profile, findings=(first,)))
-                treated, _ = treat(alone, model, sample.inputs, changed, TOLERANCE)
+                treated, _ = treat(alone, model, sample.inputs, TOLERANCE)
                 rows.append(_row(cause, found.wall_ms, first, treated.treatments[0]))
     if sample.callers:  # the others have the treated model, too
         for row, finding in zip(rows, (each for each in diagnosis.findings if each.treatments), strict=True):
-            gained = replayed(model, changed(**finding.treatments[0].options), sample)
+            gained = replayed(model, model.changed(**finding.treatments[0]), sample)
             tried = Tried(
                 finding.treatments[0], (gained.low, gained.middle, gained.high), 0.0, gained.certain
             )
@@ -306,7 +303,7 @@ def _predictions(name: str, said: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows, measured = [], {json.dumps(each["options"]): each for each in said["treatments"] if each["gain_ms"]}
     for finding in found.findings:
         first = finding.treatments[0] if finding.treatments else None
-        each = measured.get(json.dumps(first.options)) if first is not None else None
+        each = measured.get(json.dumps(first)) if first is not None else None
         if first is not None and each is not None and finding.gain_ms is not None:
             tried = Tried(first, tuple(each["gain_ms"]), each["difference"], each["kept"], each["why"])
             rows.append(_row(name, found.wall_ms, finding, tried))

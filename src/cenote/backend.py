@@ -11,23 +11,23 @@ Models that Cenote cannot run raise UnsupportedError, a NotImplementedError.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, CenoteError, InputError
+from cenote.core.load_options import NO_OPTIONS, LoadOptions
 from cenote.core.locks import importing
 from cenote.core.types import Array
-from cenote.models.loading import load
+from cenote.models.loading import load_with
 
 Run = Callable[[dict[str, Array]], Mapping[str, Array]]
-OPTIONS = ("threads", "precision", "weights", "tune")
 
 
-def _prepare(model: Any, options: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...], Run]:
+def _prepare(model: object, options: LoadOptions) -> tuple[tuple[str, ...], tuple[str, ...], Run]:
     """Load a model; return the names of inputs and outputs, and the function that runs it. The only place that
     loads."""
-    loaded = load(model, **options)
+    loaded = load_with(cast(Any, model), options)
     return tuple(declared.name for declared in loaded.inputs), loaded.output_names, loaded.run
 
 
@@ -70,7 +70,7 @@ class CenoteBackend:
     """The backend as a class, for `onnx.backend.test.BackendTest(CenoteBackend, __name__)`."""
 
     @classmethod
-    def is_compatible(cls, model: Any, device: str = "CPU", **kwargs: Any) -> bool:
+    def is_compatible(cls, model: object, device: str = "CPU", **kwargs: Any) -> bool:
         """Return True when the model can be loaded and run on the device."""
         try:
             cls.prepare(model, device, **kwargs)
@@ -79,19 +79,14 @@ class CenoteBackend:
         return True
 
     @classmethod
-    def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> CenoteBackendRep:
-        """Load a model (anything that `cenote.load` takes); `kwargs`: threads, precision, weights, tune as there."""
+    def prepare(cls, model: object, device: str = "CPU", **kwargs: Any) -> CenoteBackendRep:
+        """Load a model (anything that `cenote.load` takes); `kwargs`: options as there."""
         if not cls.supports_device(device):
             raise ArgumentError(f"device '{device}' is not supported (CPU is)")
-        unknown = sorted(set(kwargs) - set(OPTIONS))
-        if unknown:
-            raise ArgumentError(
-                f"prepare: option {', '.join(unknown)} is not known ({', '.join(OPTIONS)} are)"
-            )
-        return CenoteBackendRep(*_prepare(model, kwargs))
+        return CenoteBackendRep(*_prepare(model, NO_OPTIONS.changed(**kwargs)))
 
     @classmethod
-    def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> Outputs:
+    def run_model(cls, model: object, inputs: Any, device: str = "CPU", **kwargs: Any) -> Outputs:
         """Prepare a model and run it once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 

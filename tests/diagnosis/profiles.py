@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.types import Array
+from cenote.core.types import Array, Declared
 from cenote.diagnosis.context import Context, Difference
 from cenote.profile.data import Accounts, Profile, StepStats
 from cenote.profile.environment import Environment
+from cenote.runtime.signature import Signature
 from tests.profile.samples import ROOFS
 
 INPUTS = {"x": np.zeros((2, 3), np.float32)}
@@ -50,7 +51,7 @@ class Known(Context):
     def __init__(
         self, found: Profile, results: Mapping[str, Difference] | None = None, **others: Any
     ) -> None:
-        super().__init__(None, others.pop("inputs", INPUTS), found, **others)
+        super().__init__(FakeModel(), others.pop("inputs", INPUTS), found, **others)
         self.results = dict(results or {})
         self.asked: list[dict[str, Any]] = []
         self.rests, self.taken = False, 0.0
@@ -75,13 +76,46 @@ class Known(Context):
         return self.rests
 
 
+class _AnyNames(Signature):
+    """A signature that takes inputs of any names."""
+
+    def check_names(self, given: Mapping[str, Any]) -> None:
+        """All are right."""
+
+
 class FakeModel:
-    """Gives what it is told, and counts its calls."""
+    """A model that gives what it is told, and counts its calls. `make` gives those under other options."""
 
-    def __init__(self, answer: float = 1.0, work: Callable[[], object] = lambda: None) -> None:
-        self.answer, self.work, self.calls = answer, work, 0
+    inputs: tuple[Declared, ...] = ()
+    signature: Signature = _AnyNames(())
+    precision = "fast"
+    plans = ()
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def __init__(
+        self,
+        answer: float = 1.0,
+        work: Callable[[], object] = lambda: None,
+        make: Callable[..., Any] | None = None,
+    ) -> None:
+        self.answer, self.work, self.calls, self.make = answer, work, 0, make
+        self.kept: dict[str, Any] = {}
+
+    def last_run(self) -> Any:
+        raise AssertionError("it has no stages")
+
+    def running(self, shapes: Any, stage: Any) -> Any:
+        raise AssertionError("it has no stages")
+
+    def changed(self, **options: Any) -> Any:
+        """What `make` gives for the options that it has and these; pins are added."""
+        assert self.make is not None, "not even tried"
+        pins = {**self.kept.get("pins", {}), **options.get("pins", {})}
+        kept = {**self.kept, **options, **({"pins": pins} if pins else {})}
+        other = self.make(**kept)
+        other.kept, other.make = kept, self.make
+        return other
+
+    def run(self, inputs: Mapping[str, Any], outputs: Any = None) -> dict[str, Array]:
         self.calls += 1
         self.work()
         return {"y": np.full(4, self.answer, np.float32)}

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cenote.core.errors import UnsupportedError
 from cenote.diagnosis.diagnose import diagnose
 from cenote.diagnosis.registry import CAUSES
 from cenote.profile.data import Rival
 from cenote.runtime import threads
-from tests.diagnosis.profiles import GAIN, INPUTS, NO_GAIN, Known, profile, step
+from tests.diagnosis.profiles import GAIN, INPUTS, NO_GAIN, FakeModel, Known, profile, step
 
 LOOK = {cause.name: cause.look for cause in CAUSES}
 AT_FMA: dict[str, Any] = {"bound": "fma", "roof_share": 0.9, "operations": 100, "executed_operations": 100}
@@ -199,13 +200,11 @@ def test_what_nothing_explains_is_said_and_not_invented() -> None:
         assert not diagnose(_Silent(), INPUTS, measured=quiet).findings
 
 
-class _Silent:
+class _Silent(FakeModel):
     """A model of which only the inputs are asked."""
 
-    class _signature:  # noqa: N801
-        @staticmethod
-        def check_names(given: Any) -> None:
-            """All are right."""
+    def changed(self, **options: Any) -> Any:
+        raise UnsupportedError("it is not a model")
 
 
 def test_threads_that_wait_for_a_core_are_too_many_even_where_the_middle_call_is_as_fast() -> None:

@@ -84,22 +84,22 @@ def test_pins_that_do_not_fit_are_refused(
 
 def test_a_model_can_be_had_under_other_options(layer: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     path, inputs = layer
-    pinned = cenote.load(path, threads=2, precision="exact")._changed(pins={"y0": "direct"}, threads=1)
+    pinned = cenote.load(path, threads=2, precision="exact").changed(pins={"y0": "direct"}, threads=1)
     assert (pinned.threads, pinned.precision) == (1, "exact")
-    more = pinned._changed(denormals="flush")
+    more = pinned.changed(denormals="flush")
     assert more.plan.describe().steps == pinned.plan.describe().steps, "the pins stay"
     assert more.denormals == "flush"
     plan = tmp_path / "layer.cenote"
     pinned.save(plan, path)
     read = cenote.load(plan, threads=2)
     assert np.array_equal(read.run(inputs)["y0"], pinned.run(inputs)["y0"])
-    assert read._changed(threads=1).threads == 1
+    assert read.changed(threads=1).threads == 1
     with pytest.raises(UnsupportedError, match="plan file"):
-        read._changed(pins={"y0": "direct"})
+        read.changed(pins={"y0": "direct"})
     with open(path, "rb") as file:
         opened = cenote.load(file)
     with pytest.raises(UnsupportedError, match="open file"):
-        opened._changed(threads=1)
+        opened.changed(threads=1)
 
 
 def test_every_cause_has_samples() -> None:

@@ -16,7 +16,7 @@ from cenote.diagnosis import treat as module
 from cenote.diagnosis.context import Difference
 from cenote.diagnosis.diagnose import Diagnosis
 from cenote.diagnosis.treat import largest_difference, treat
-from cenote.profile.data import Finding, Pin, Profile, Treatment
+from cenote.profile.data import Finding, Profile, Treatment
 from tests.diagnosis.profiles import GAIN, INPUTS, NO_GAIN, FakeModel, profile, step
 
 GAINS = (3.0, 4.0, 5.0)
@@ -27,18 +27,9 @@ def advised(cause: str, evidence: str, *treatments: Treatment) -> Finding:
 
 
 THREADS = advised("barrier", "many meetings", Treatment(threads=1))
-PIN = advised("algorithm", "a rival <is> faster", Treatment(pins=(Pin("y0", "direct"),)))
-OTHER_PIN = advised("mischoice", "a rival", Treatment(pins=(Pin("y1", "winograd_f4"),)))
+PIN = advised("algorithm", "a rival <is> faster", Treatment(pins={"y0": "direct"}))
+OTHER_PIN = advised("mischoice", "a rival", Treatment(pins={"y1": "winograd_f4"}))
 HALF = advised("DRAM weights", "bytes", Treatment(weights="bfloat16"), Treatment(weights="float16"))
-
-
-class Named(FakeModel):
-    """A model that takes any inputs by name."""
-
-    class _signature:  # noqa: N801
-        @staticmethod
-        def check_names(given: Any) -> None:
-            """All are right."""
 
 
 @pytest.fixture
@@ -61,12 +52,12 @@ def test_what_helps_is_kept_and_goes_on_with_the_next(gains: list[Difference]) -
     asked: list[dict[str, Any]] = []
     gains += [GAIN, GAIN, GAIN]
 
-    def changed(**options: Any) -> Named:
+    def changed(**options: Any) -> FakeModel:
         asked.append(options)
-        return Named()
+        return FakeModel()
 
-    model = Named()
-    treated, best = treat(found(THREADS, PIN), model, INPUTS, changed)
+    model = FakeModel(make=changed)
+    treated, best = treat(found(THREADS, PIN), model, INPUTS)
     both = {"threads": 1, "pins": {"y0": "direct"}}
     assert asked == [{"threads": 1}, both, {}, both], "at the end both are loaded anew"
     assert best is not model
@@ -76,45 +67,37 @@ def test_what_helps_is_kept_and_goes_on_with_the_next(gains: list[Difference]) -
 
 def test_what_does_not_help_is_left(gains: list[Difference]) -> None:
     gains += [NO_GAIN]
-    model = Named()
-    treated, best = treat(found(THREADS), model, INPUTS, lambda **options: Named())
+    model = FakeModel(make=lambda **options: FakeModel())
+    treated, best = treat(found(THREADS), model, INPUTS)
     assert best is model
     assert [(each.kept, each.why) for each in treated.treatments] == [(False, "not faster beyond doubt")]
 
 
 def test_what_does_not_help_together_is_left(gains: list[Difference]) -> None:
     gains += [GAIN, NO_GAIN]
-    model = Named()
-    treated, best = treat(found(THREADS), model, INPUTS, lambda **options: Named())
+    model = FakeModel(make=lambda **options: FakeModel())
+    treated, best = treat(found(THREADS), model, INPUTS)
     assert best is model
     assert not treated.treatments[0].kept
 
 
 def test_what_changes_results_needs_a_tolerance(gains: list[Difference]) -> None:
-    model = Named()
-
-    def fails(**options: Any) -> Any:
-        raise AssertionError("not even tried")
-
-    treated, best = treat(found(HALF), model, INPUTS, fails)
+    model = FakeModel()
+    treated, best = treat(found(HALF), model, INPUTS)
     assert best is model
     assert ["tolerance" in each.why for each in treated.treatments] == [True, True]
     gains += [GAIN, GAIN]
-    treated, best = treat(found(HALF), model, INPUTS, lambda **options: Named(1.01), tolerance=0.02)
+    model = FakeModel(make=lambda **options: FakeModel(1.01))
+    treated, best = treat(found(HALF), model, INPUTS, tolerance=0.02)
     assert best is not model
     assert [each.difference for each in treated.treatments] == pytest.approx([0.01], rel=1e-3)
 
 
 def test_the_first_treatment_that_helps_within_the_tolerance_stays(gains: list[Difference]) -> None:
-    model, half = Named(), {"bfloat16": 1.01, "float16": 1.001}
+    half = {"bfloat16": 1.01, "float16": 1.001}
+    model = FakeModel(make=lambda **options: FakeModel(half.get(options.get("weights", ""), 1.0)))
     gains += [GAIN, GAIN]
-    treated, best = treat(
-        found(HALF),
-        model,
-        INPUTS,
-        lambda **options: Named(half.get(options.get("weights"), 1.0)),
-        tolerance=0.005,
-    )
+    treated, best = treat(found(HALF), model, INPUTS, tolerance=0.005)
     assert best is not model
     assert [each.kept for each in treated.treatments] == [False, True]
     assert "differs by 1.0e-02" in treated.treatments[0].why
@@ -122,8 +105,8 @@ def test_the_first_treatment_that_helps_within_the_tolerance_stays(gains: list[D
 
 
 def test_results_that_move_without_a_tolerance_are_not_kept(gains: list[Difference]) -> None:
-    model = Named()
-    treated, best = treat(found(PIN), model, INPUTS, lambda **options: Named(1.01))
+    model = FakeModel(make=lambda **options: FakeModel(1.01))
+    treated, best = treat(found(PIN), model, INPUTS)
     assert best is model
     assert "differs" in treated.treatments[0].why
 
@@ -132,11 +115,11 @@ def test_pins_are_kept_together_and_the_same_advice_is_tried_once(gains: list[Di
     asked: list[dict[str, Any]] = []
     gains += [GAIN, GAIN, GAIN]
 
-    def changed(**options: Any) -> Named:
+    def changed(**options: Any) -> FakeModel:
         asked.append(options)
-        return Named()
+        return FakeModel()
 
-    treat(found(PIN, OTHER_PIN, PIN), Named(), INPUTS, changed)
+    treat(found(PIN, OTHER_PIN, PIN), FakeModel(make=changed), INPUTS)
     assert asked[:2] == [{"pins": {"y0": "direct"}}, {"pins": {"y0": "direct", "y1": "winograd_f4"}}]
     assert len(asked) == 4
 
@@ -145,20 +128,20 @@ def test_what_cannot_be_had_is_said(gains: list[Difference]) -> None:
     def changed(**options: Any) -> Any:
         raise UnsupportedError("a plan file")
 
-    treated, _ = treat(found(PIN), Named(), INPUTS, changed)
+    treated, _ = treat(found(PIN), FakeModel(make=changed), INPUTS)
     assert treated.treatments[0].why == "a plan file"
 
 
 @pytest.mark.parametrize("tolerance", [-1.0, float("nan"), float("inf"), True, "1e-3"])
 def test_a_tolerance_is_a_number(tolerance: Any) -> None:
     with pytest.raises(ArgumentError, match="tolerance"):
-        treat(found(), Named(), INPUTS, lambda **options: Named(), tolerance)
+        treat(found(), FakeModel(), INPUTS, tolerance)
 
 
 def test_the_largest_difference() -> None:
-    one = Named(1.0).run(INPUTS)
+    one = FakeModel(1.0).run(INPUTS)
     assert largest_difference(one, one) == 0
-    assert largest_difference(one, Named(float("nan")).run(INPUTS)) == float("inf")
+    assert largest_difference(one, FakeModel(float("nan")).run(INPUTS)) == float("inf")
     whole = {"y": one["y"].astype(int)}
     assert largest_difference(whole, whole) == 0
     assert largest_difference(whole, {"y": whole["y"] + 1}) == float("inf")
@@ -178,7 +161,7 @@ def test_sequences_and_shapes_are_compared_too() -> None:
         (Treatment(threads=1), {"threads": 1}, "load with `threads=1`", False),
         (Treatment(weights="bfloat16"), {"weights": "bfloat16"}, 'load with `weights="bfloat16"`', True),
         (
-            Treatment(pins=(Pin("a/b", "direct"),)),
+            Treatment(pins={"a/b": "direct"}),
             {"pins": {"a/b": "direct"}},
             "compute a/b by direct",
             False,
@@ -195,20 +178,20 @@ def test_sequences_and_shapes_are_compared_too() -> None:
 def test_treatments_are_options_and_words(
     treatment: Treatment, options: dict[str, Any], words: str, lossy: bool
 ) -> None:
-    assert treatment.options == options
+    assert dict(treatment) == options
     assert words in str(treatment)
     assert treatment.changes_results == lossy
 
 
 def test_many_pins_are_told_in_a_line() -> None:
-    words = str(Treatment(pins=tuple(Pin(f"y{index}", "direct") for index in range(9))))
+    words = str(Treatment(pins={f"y{index}": "direct" for index in range(9)}))
     assert "y2 by direct" in words
     assert words.endswith("and 6 more layers likewise")
 
 
 def test_it_reads_well_and_survives_json(gains: list[Difference]) -> None:
     gains += [GAIN, GAIN]
-    treated, _ = treat(found(PIN), Named(), INPUTS, lambda **options: Named())
+    treated, _ = treat(found(PIN), FakeModel(make=lambda **options: FakeModel()), INPUTS)
     text = str(treated)
     for words in (
         "1. algorithm: 40%",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cenote.profile.data import Accounts, ArenaBlock, Finding, Pin, Profile, Rival, Span, StepStats, Treatment
+from cenote.profile.data import Accounts, ArenaBlock, Finding, Profile, Rival, Span, StepStats, Treatment
 from cenote.profile.environment import Environment
 from cenote.profile.roofs import BandwidthRoof, BarrierRoof, ComputeRoof, Measured, Roofs
 
@@ -17,10 +17,18 @@ STEP = StepStats(
     0, 0, "kernel", "conv1", "conv(stride=2)", "direct", "%y: f32[1,8]", 1.0, 0.5, 0.9, 0.05, 0.05, (1.0, 0.8), 0, 0.98,
     0.01, (1.0, 1.01), rivals=(Rival("winograd", 2.0),), roof_share=0.5, bound="fma",
 )  # fmt: skip
+LOSSY = Treatment(
+    threads=1,
+    precision="fast",
+    weights="float16",
+    denormals="flush",
+    rewrites=("float32",),
+    pins={"a": "direct"},
+)
 PROFILE = Profile(
     "net", ("x: float32[1, 8]",), 2, "fast", "0.1.0", "a processor", "avx2", 10, 2.0, 2.01, 0.01,
     Accounts(1.0, 0.5, 0.1, 0.2, 0.21), Environment(2.0, 2, 2, clock_ghz=(3.0, 3.1)), (STEP,), ROOFS,
     timeline=(Span(0, 0, "kernel", 1.0, 2.0, 1),), arena=(ArenaBlock("y", 0, 0, 64, 0, 3),),
     findings=(Finding("imbalance", (0,), 0.1, "max / mean = 1.5", 0.8, "a smaller grain", (0.1, 0.2, 0.3), None,
-        (Treatment(1, "fast", "float16", "flush", ("float32",), (Pin("a", "direct"),)), Treatment(threads=1))),),
+        (LOSSY, Treatment(threads=1))),),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cenote.core.errors import ArgumentError
-from cenote.profile.data import Accounts, ArenaBlock, Finding, Pin, Profile, Span, StepStats, Treatment
+from cenote.profile.data import Accounts, ArenaBlock, Finding, Profile, Span, StepStats
 from cenote.profile.environment import Environment
 from cenote.profile.roofs import Roofs
 from tests.profile.samples import PROFILE, ROOFS
@@ -66,7 +66,7 @@ def changed(path: str, value: Any) -> Any:
         ("environment/clock_ghz", [1.0], "clock_ghz"),
         ("findings/0/gain_ms", [1.0, 2.0], "gain_ms"),
         ("findings/0/treatments/0/weights", "int8", "weights"),
-        ("findings/0/treatments/0/pins/0/node", 1, "node"),
+        ("findings/0/treatments/0/pins/a", 1, "pins"),
     ],
 )
 def test_what_is_no_profile_is_refused(path: str, value: Any, said: str) -> None:
@@ -104,6 +104,6 @@ def test_roofs_answer_for_counts_and_sizes_between_those_measured() -> None:
 
 def test_every_field_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "profile.md").read_text(encoding="utf-8")
-    for kind in (Profile, Accounts, StepStats, Finding, Treatment, Pin, Span, ArenaBlock, Environment, Roofs):
+    for kind in (Profile, Accounts, StepStats, Finding, Span, ArenaBlock, Environment, Roofs):
         section = text.split(f"### {kind.__name__}\n")[1].split("\n#")[0]
         assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [each.name for each in fields(kind)]

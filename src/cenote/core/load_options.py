@@ -7,11 +7,11 @@ The cache's keys, plan files, pickles and what compiles read this record.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from cenote.core.errors import ArgumentError
+from cenote.core.errors import ArgumentError, UnsupportedError, shown
 from cenote.core.options import (
     DENORMALS,
     FORMATS,
@@ -39,9 +39,11 @@ class Option:
 
     `flag` of the command line; "" for none. `values`: what it takes, as the documentation shows it. `keyed`: other
     values give other plans, so it is part of the cache's key; a function takes from a value what plans depend on.
-    `stored`: a plan file holds it. `reads`: it says which part of a file is read, and how.
+    `stored`: a plan file holds it. `reads`: it says which part of a file is read, and how. `alters` a value: results
+    change by more than rounding in float32 does.
     """
 
+    default: Any
     help: str
     check: Check
     flag: str
@@ -49,6 +51,12 @@ class Option:
     keyed: bool | Callable[[Any], object]
     stored: bool
     reads: bool
+    alters: Callable[[Any], bool]
+
+    @property
+    def settled(self) -> bool:
+        """Whether all of it is settled when a plan is made: a plan file takes no other value."""
+        return self.keyed is True
 
 
 def option(
@@ -61,15 +69,26 @@ def option(
     keyed: bool | Callable[[Any], object] = False,
     stored: bool = False,
     reads: bool = False,
+    alters: Callable[[Any], bool] = lambda given: False,
 ) -> Any:
     """Return a field of `LoadOptions`. A default that is a class is called for a value."""
-    said = {"option": Option(help, check, flag, values, keyed, stored, reads)}
-    if isinstance(default, type):
+    made = isinstance(default, type)
+    said = {
+        "option": Option(
+            dataclasses.MISSING if made else default, help, check, flag, values, keyed, stored, reads, alters
+        )
+    }
+    if made:
         return field(default_factory=default, metadata=said)
     return field(default=default, metadata=said)
 
 
 thread_count = WholeNumber(1, MAXIMUM_THREADS)
+
+
+def always(given: object) -> bool:
+    """Return True: any value of the option does."""
+    return True
 
 
 def without_bounds(shapes: Mapping[str, Any]) -> object:
@@ -107,6 +126,7 @@ class LoadOptions:
         flag="--precision",
         keyed=True,
         stored=True,
+        alters=always,
     )
     weights: Weights = option(
         "float32",
@@ -116,6 +136,7 @@ class LoadOptions:
         flag="--weights",
         keyed=True,
         stored=True,
+        alters=always,
     )
     tune: Tune = option(
         "cached",
@@ -131,6 +152,7 @@ class LoadOptions:
         "Default: CENOTE_DENORMALS, or preserve. No part of a plan file: say it when one is loaded.",
         OneOf(DENORMALS),
         flag="--denormals",
+        alters=always,
     )
     shapes: Mapping[str, Sequence[int | str | None]] = option(
         dict,
@@ -182,24 +204,28 @@ class LoadOptions:
         dict, "Algorithms of nodes, by name.", words_by_name, keyed=True, stored=True
     )
     rewrites: Sequence[Rewrite] = option(
-        (), "Rewrites of the graph that are not always good.", SomeOf(REWRITES), keyed=True, stored=True
+        (),
+        "Rewrites of the graph that are not always good.",
+        SomeOf(REWRITES),
+        keyed=True,
+        stored=True,
+        alters=lambda given: "float32" in given,
     )
 
     def __post_init__(self) -> None:
-        for name, said in OPTIONS.items():
-            given = getattr(self, name)
-            if given is not getattr(type(self), name, dataclasses.MISSING):
-                object.__setattr__(self, name, said.check(name, given))
+        self._check(OPTIONS)
+
+    def _check(self, names: Iterable[str]) -> None:
+        values = vars(self)
+        for name in names:
+            given, said = values[name], OPTIONS[name]
+            if given is not said.default:
+                values[name] = said.check(name, given)
 
     @property
     def exact(self) -> bool:
         """Whether sums are taken with care: `precision="exact"`."""
         return self.precision == "exact"
-
-    @property
-    def treated(self) -> bool:
-        """Whether it says more than `cenote.load` can."""
-        return bool(self.pins or self.rewrites)
 
     @property
     def whole(self) -> bool:
@@ -219,19 +245,37 @@ class LoadOptions:
         """Return what a plan file holds, for JSON."""
         return {name: getattr(self, name) for name, said in OPTIONS.items() if said.stored}
 
-    def of_plan(self, record: Mapping[str, Any]) -> Self:
-        """Return these options with what a plan file holds, which is of a whole file.
+    @staticmethod
+    def of_record(record: Mapping[str, Any]) -> LoadOptions:
+        """Return the options that a plan file was made with, as far as it holds them.
 
         Raises ArgumentError, and KeyError where one is missing.
         """
-        stored = {name: record[name] for name, said in OPTIONS.items() if said.stored}
-        return self.changed(**stored, **{name: None for name, said in OPTIONS.items() if said.reads})
+        return NO_OPTIONS.changed(**{name: record[name] for name, said in OPTIONS.items() if said.stored})
+
+    def of_plan(self, made: LoadOptions) -> Self:
+        """Return these options for a plan file that was made with others, which it holds.
+
+        Raises UnsupportedError for an option that is given, differs from them and is settled in a plan.
+        """
+        for name, said in OPTIONS.items():
+            given, held = getattr(self, name), getattr(made, name)
+            if said.settled and given not in (held, getattr(NO_OPTIONS, name)):
+                kept = f", {held!r}" if said.stored else ""
+                raise UnsupportedError(
+                    f"{name}={shown(given)}: a plan file keeps what it was made with{kept}; load the model that it was "
+                    "made from"
+                )
+        return self.changed(**made.record())
 
     def changed(self, **others: Any) -> Self:
         """Return these options with others besides. Raises ArgumentError."""
         if unknown := others.keys() - OPTIONS:
             raise ArgumentError(f"{', '.join(sorted(unknown))}: no option of cenote.load")
-        return dataclasses.replace(self, **others)
+        made = object.__new__(type(self))
+        vars(made).update(vars(self), **others)
+        made._check(others)
+        return made
 
 
 OPTIONS: dict[str, Option] = {each.name: each.metadata["option"] for each in dataclasses.fields(LoadOptions)}

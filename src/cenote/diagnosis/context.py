@@ -16,6 +16,7 @@ from cenote.core.errors import CenoteError
 from cenote.core.types import Array
 from cenote.profile.data import Finding, Profile, StepStats, Treatment
 from cenote.runtime.threads import teams_are_taken
+from cenote.stages.runnable import RunnableModel
 
 # Seconds of an experiment, both sides together.
 SECONDS = 1.0
@@ -34,9 +35,6 @@ _LOOKS = 50
 _TURN = 1.0
 # Milliseconds of a call that the caches' state before it does not affect.
 _LONG = 20.0
-
-Changed = Callable[..., Any]
-"""Function that loads the model anew under other options: threads=, precision=, weights=, denormals=, pins=."""
 
 
 @dataclass(frozen=True)
@@ -143,13 +141,12 @@ def refused_for_type(step: StepStats) -> bool:
 
 @dataclass
 class Context:
-    """A model, the inputs it is called with, its profile, and the function that loads it under other options.
-    `between` is its program's work between calls, if that is known. `deep` allows more experiments."""
+    """A model, the inputs it is called with, and its profile. `between` is its program's work between calls, if that is
+    known. `deep` allows more experiments."""
 
-    model: Any
+    model: RunnableModel
     inputs: Mapping[str, Array]
     profile: Profile
-    changed: Changed | None = None
     deep: bool = False
     between: Callable[[], object] | None = None
     _tried: dict[str, Difference | None] = field(default_factory=dict)
@@ -211,10 +208,8 @@ class Context:
         return self._tried[key]
 
     def _try(self, options: Mapping[str, Any]) -> Difference | None:
-        if self.changed is None:
-            return None
         try:
-            other = self.changed(**options)
+            other = self.model.changed(**options)
             other.run(self.inputs)
         except CenoteError:
             return None
@@ -253,7 +248,7 @@ class Context:
     def gain_kept(self) -> Difference | None:
         """Return the gain of outputs in memory that has been touched before; None for a model in stages, or whose
         inputs must be converted first."""
-        stage = next(reversed(self.model._stages.values()))
+        _, stage = self.model.last_run()
         program = stage.plan.program
         try:
             arrays = [*stage.taken(self.inputs).values()]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cenote.diagnosis.context import Changed, Context
+from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import at_best
 from cenote.diagnosis.registry import CAUSES
 from cenote.diagnosis.show import html_of, text_of
@@ -19,6 +19,7 @@ from cenote.diagnosis.tried import Tried
 from cenote.profile.data import Finding, Profile
 from cenote.profile.measure import by_name, profile
 from cenote.profile.steps import roofs_together
+from cenote.stages.runnable import RunnableModel
 
 UNEXPLAINED = "unexplained"
 _PROFILE_SECONDS, _DEEP_SECONDS = 2.0, 5.0
@@ -56,23 +57,21 @@ class Diagnosis:
 
 
 def diagnose(
-    model: Any,
+    model: RunnableModel,
     inputs: Any = None,
     *,
     deep: bool = False,
-    changed: Changed | None = None,
     between: Callable[[], object] | None = None,
     measured: Profile | None = None,
 ) -> Diagnosis:
     """Find the causes of the time that calls of a model take.
 
-    `changed` returns the model under other options, for experiments; without it, causes that need them are not
-    checked. `between`: the program's work between calls. `deep` measures longer and tries more. `measured`: an
-    existing profile of these calls.
+    `between`: the program's work between calls. `deep` measures longer and tries more. `measured`: an existing profile
+    of these calls.
     """
     arrays = by_name(model, inputs)
     profiled = measured or profile(model, arrays, seconds=_DEEP_SECONDS if deep else _PROFILE_SECONDS)
-    context = Context(model, arrays, profiled, changed, deep, between)
+    context = Context(model, arrays, profiled, deep, between)
     findings = [finding for cause in CAUSES if (finding := cause.look(context)) is not None]
     findings.sort(key=_weight, reverse=True)
     findings += _unexplained(profiled, findings)

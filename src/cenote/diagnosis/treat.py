@@ -12,18 +12,19 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, CenoteError, shown
 from cenote.core.types import Array
-from cenote.diagnosis.context import Changed, paired
+from cenote.diagnosis.context import paired
 from cenote.diagnosis.diagnose import Diagnosis
 from cenote.diagnosis.tried import Tried
 from cenote.profile.data import Finding, Treatment
 from cenote.profile.measure import by_name
+from cenote.stages.runnable import RunnableModel
 
 # Difference between two algorithms in float32, relative to an output's largest value.
 _ROUNDING = 1e-4
 
 
 def treat(
-    diagnosis: Diagnosis, model: Any, inputs: Any, changed: Changed, tolerance: float = 0.0
+    diagnosis: Diagnosis, model: RunnableModel, inputs: Any, tolerance: float = 0.0
 ) -> tuple[Diagnosis, Any]:
     """Try the findings' advice, one treatment after another, each beside those kept so far; keep clear improvements.
 
@@ -32,19 +33,19 @@ def treat(
     """
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
         raise ArgumentError(f"tolerance: {shown(tolerance)} is no number from 0 on")
-    trials = _Trials(model, by_name(model, inputs), changed, tolerance)
+    trials = _Trials(model, by_name(model, inputs), tolerance)
     findings = tuple(trials.treated(finding) for finding in diagnosis.findings)
     best, tried = trials.result()
     return Diagnosis(replace(diagnosis.profile, findings=findings), tried), best
 
 
 class _Trials:
-    """The trials of one model. `best` is the model with the options `kept`, which have helped."""
+    """The trials of one model. `best` is the model with all that has helped."""
 
-    def __init__(self, model: Any, inputs: Mapping[str, Array], changed: Changed, tolerance: float) -> None:
-        self.model, self.inputs, self.changed, self.tolerance = model, inputs, changed, tolerance
+    def __init__(self, model: RunnableModel, inputs: Mapping[str, Array], tolerance: float) -> None:
+        self.model, self.inputs, self.tolerance = model, inputs, tolerance
         self.expected = model.run(inputs)
-        self.best, self.kept = model, dict[str, Any]()
+        self.best = model
         self.tried: list[Tried] = []
 
     def treated(self, finding: Finding) -> Finding:
@@ -65,9 +66,8 @@ class _Trials:
         """Try one treatment beside those kept so far."""
         if treatment.changes_results and not self.tolerance:
             return Tried(treatment, why="changes results, and needs a tolerance")
-        options = _joined(self.kept, treatment.options)
         try:
-            other = self.changed(**options)
+            other = self.best.changed(**treatment)
             difference = largest_difference(self.expected, other.run(self.inputs))
         except CenoteError as error:
             return Tried(treatment, why=str(error))
@@ -76,7 +76,7 @@ class _Trials:
             return Tried(treatment, None, difference, False, f"differs by {difference:.1e}")
         measured = paired(lambda: self.best.run(self.inputs), lambda: other.run(self.inputs))
         if measured.certain:
-            self.best, self.kept = other, options
+            self.best = other
         why = "helps" if measured.certain else "not faster beyond doubt"
         gain = measured.low, measured.middle, measured.high
         return Tried(treatment, gain, difference, measured.certain, why)
@@ -85,25 +85,15 @@ class _Trials:
         """Return the fastest model, and what was tried. The model and the best one are loaded anew and measured once
         more: treatments that helped one by one need not help together, one trial in a hundred succeeds by chance, and
         so may a load, since its memory lies elsewhere each time."""
-        if not self.kept:
+        if self.best is self.model:
             return self.model, tuple(self.tried)
-        before, after = self.changed(), self.changed(**self.kept)
+        before, after = self.model.changed(), self.best.changed()
         if paired(lambda: before.run(self.inputs), lambda: after.run(self.inputs)).certain:
             return after, tuple(self.tried)
         why = "does not help when all that was kept is loaded and measured again"
         return self.model, tuple(
             replace(each, kept=False, why=why) if each.kept else each for each in self.tried
         )
-
-
-def _joined(kept: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both sets of options together."""
-    joined = {**kept, **options}
-    if "pins" in joined:
-        joined["pins"] = {**kept.get("pins", {}), **options.get("pins", {})}
-    if "rewrites" in joined:
-        joined["rewrites"] = (*kept.get("rewrites", ()), *options.get("rewrites", ()))
-    return joined
 
 
 def largest_difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> float:

@@ -28,9 +28,8 @@ class Tried:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, for JSON."""
-        options = self.treatment.options
         return {
-            "options": options,
+            "options": dict(self.treatment),
             "gain_ms": None if self.gain_ms is None else list(self.gain_ms),
             "difference": self.difference,
             "kept": self.kept,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from cenote.core.errors import InputError, shown
 from cenote.core.locks import importing
 from cenote.core.types import Declared
-from cenote.plans.classes import SizeClasses, StoredPlan
-from cenote.runtime.signature import Signature
-from cenote.stages.planned import Planned
-from cenote.stages.stage import NoPlan, Shared, Stages
+from cenote.models.origin import Origin
+from cenote.plans.classes import StoredPlan
+from cenote.runtime.bounds import narrowed
+from cenote.runtime.signature import Shapes, Signature
+from cenote.stages.planned import Interface, Planned
+from cenote.stages.runnable import RunnableModel
+from cenote.stages.stage import NoPlan, Shared, Stage
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -19,18 +22,21 @@ if TYPE_CHECKING:
     from cenote.profile.data import Profile
 
 
-class Described:
-    """The part of a model that describes it."""
+class Described(RunnableModel):
+    """The members of a model, and what it says of itself."""
 
-    inputs: tuple[Declared, ...]
-    output_names: tuple[str, ...]
-    declared_outputs: tuple[Declared, ...]
-    _shared: Shared
-    _signature: Signature
-    _classes: SizeClasses
-    _stages: Stages
-    _plans: Planned
-    _changed: Callable[..., Any]  # gives the model under other options: see `loading`
+    def __init__(self, interface: Interface, shared: Shared, origin: Origin) -> None:
+        inputs, bounds = narrowed(interface.inputs, shared.options.shapes)
+        self.inputs: tuple[Declared, ...] = inputs
+        self.declared_outputs = interface.outputs
+        self.output_names = interface.output_names
+        self.metadata = dict(interface.metadata)
+        self.about = dict(interface.about)
+        self.signature = Signature(inputs, bounds)
+        self._shared, self._origin = shared, origin
+        interface = Interface(inputs, interface.outputs, self.metadata, self.about)
+        self._plans = Planned(interface, self.signature, shared, origin.entry)
+        self._stages, self._classes = self._plans.by_shapes, self._plans.classes
 
     @property
     def threads(self) -> int:
@@ -46,6 +52,18 @@ class Described:
     def denormals(self) -> str:
         """ "preserve", or "flush": numbers too small for full precision count as zero."""
         return self._shared.denormals
+
+    def last_run(self) -> tuple[Shapes, Stage]:
+        """Return the shapes of the inputs of the last run, and the first stage that ran."""
+        return next(reversed(self._stages.items()))
+
+    def changed(self, **options: Any) -> Self:
+        """Return the model under other options of `cenote.load_with`; `pins` and `rewrites` are added to those it has.
+
+        Raises UnsupportedError where the model cannot be made anew, or not under these.
+        """
+        model: Self = self._origin.changed(**options)
+        return model
 
     @property
     def outputs(self) -> tuple[Declared, ...]:
@@ -74,7 +92,7 @@ class Described:
         if not isinstance(shapes, Mapping):
             like = "{'x': (1, 3, 8, 8)}"
             raise InputError(f"plan_for takes the shapes by input name, like {like}, not {shown(shapes)}")
-        return self._plans.at(self._signature.shapes(shapes)).plan
+        return self._plans.at(self.signature.shapes(shapes)).plan
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
@@ -110,7 +128,7 @@ class Described:
         with importing():
             from cenote.diagnosis.diagnose import diagnose
 
-        return diagnose(self, inputs, deep=deep, changed=self._changed)
+        return diagnose(self, inputs, deep=deep)
 
     def treat(
         self, diagnosis: Diagnosis, inputs: Any = None, *, tolerance: float = 0.0
@@ -125,4 +143,4 @@ class Described:
         with importing():
             from cenote.diagnosis.treat import treat
 
-        return treat(diagnosis, self, inputs, self._changed, tolerance)
+        return treat(diagnosis, self, inputs, tolerance)

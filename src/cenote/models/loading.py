@@ -5,14 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cenote.codegen import jit
-from cenote.core.collector import collector_paused
 from cenote.core.errors import (
     ArgumentError,
     CenoteError,
@@ -21,23 +17,21 @@ from cenote.core.errors import (
     UnsupportedError,
     refusals,
 )
-from cenote.core.load_options import NO_OPTIONS, OPTIONS, LoadOptions
+from cenote.core.load_options import NO_OPTIONS, LoadOptions
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Format, Precision, Tune, Weights
-from cenote.models.model import Again, Model
-from cenote.models.values import ModelsOfValues
-from cenote.plans.cache import CacheEntry, cache_entry_of, content_of
+from cenote.models.model import Model
+from cenote.models.origin import PlanOrigin, SourceOrigin, StreamOrigin, main_file
+from cenote.plans import reader
+from cenote.plans.cache import content_of
 from cenote.plans.format import is_plan_at, is_plan_file
-from cenote.stages.planned import Interface
-from cenote.stages.stage import Shared
+from cenote.runtime.threads import resolve_threads
+from cenote.stages.planned import shared_under
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from cenote.graph.graph import Graph, OwnedGraph
-
 _log = logging.getLogger(__name__)
-_MAIN_FILES = ("saved_model.pb", "layers.json")
 
 
 def load(
@@ -82,6 +76,9 @@ def load(
     its intermediate values taken, for the largest sizes at once. A run with a size beyond its bound raises ShapeError.
     Bounds are no part of a plan: plan files take them when they are loaded.
 
+    A plan file takes `threads`, `denormals` and `shapes`; all else is as it was made, and another value that is given
+    raises UnsupportedError.
+
     `inputs` and `outputs` name values, anywhere in the model, and what lies between them is loaded. Names are those of
     the file (`cenote inspect`); TensorFlow's are tensors, "scope/node" or "scope/node:1", and a placeholder that would
     be taken as False (`is_training`) is an input if it is named. Without `inputs`, those that the outputs need. Sizes
@@ -107,15 +104,21 @@ def load_with(
 ) -> Model:
     """`load` with its options as one value. Besides, it has what `Model.treat` tries: algorithms (`pins`) and rewrites.
 
-    Raises ArgumentError where there is no such node or it has no such algorithm, UnsupportedError for those of a plan
-    file (its algorithms are chosen), and as `load`.
+    Raises ArgumentError where there is no such node or it has no such algorithm, and as `load`.
     """
     with refusals("loading a model"):
         source = _kept(source)
-        model = _loaded(source, options)
-    model._again = _again(source, model, options)
-    model._changed = partial(_changed, source, options)
-    return model
+        if isinstance(source, str | os.PathLike) and is_plan_at(source):
+            return _of_plan(source, options)
+        if is_plan_file(_start(source)):
+            raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
+        made_from = StreamOrigin if hasattr(source, "read") else SourceOrigin
+        model = Model.of(made_from(source, options, load_again), shared_under(options))
+        if options.pins and (plans := model.plans):  # of symbolic sizes there are none yet
+            nodes = {step.node for plan in plans for step in plan.describe().steps}
+            if unknown := sorted(set(options.pins) - nodes):
+                raise ArgumentError(f"pins: no step is of a node {', '.join(map(repr, unknown))}")
+        return model
 
 
 def _kept(source: Any) -> Any:
@@ -130,59 +133,14 @@ def _kept(source: Any) -> Any:
     return made
 
 
-def _loaded(source: Any, options: LoadOptions) -> Model:
-    if isinstance(source, str | os.PathLike) and is_plan_at(source):
-        if options.treated:
-            raise UnsupportedError(f"{source} is a plan file: its algorithms are chosen; use its model")
-        if options.inputs is not None or options.outputs is not None:
-            raise UnsupportedError(
-                f"{source} is a plan file: its inputs and outputs are settled; use its model"
-            )
-        return _load_plan(source, options)
-    if is_plan_file(_start(source)):
-        raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
-    model = _load_graph(main_file(source), Shared(options))
-    if options.pins and (plans := model.plans):  # of symbolic sizes there are none yet
-        nodes = {step.node for plan in plans for step in plan.describe().steps}
-        if unknown := sorted(set(options.pins) - nodes):
-            raise ArgumentError(f"pins: no step is of a node {', '.join(map(repr, unknown))}")
-    return model
-
-
-def _again(source: Any, model: Model, options: LoadOptions) -> Again | str:
-    """What loads the model again, where its pickle is read; or why nothing can."""
-    if hasattr(source, "read"):
-        return "it was read from an open file; load it from its path or its bytes"
-    if not isinstance(source, str | os.PathLike):
-        return load_again, (source, "", options)
-    path = os.path.abspath(source)
-    return load_again, (path, "" if is_plan_at(path) else model.content, options)
-
-
 def load_again(source: Any, content: str, options: LoadOptions) -> Model:
-    """`load` for a pickle. `content`: the digest that a file must have, if it is known.
+    """Load what a model was loaded from. `content`: the digest that its file must have, if that matters.
 
     Raises ModelError where the file has changed since, and as `load`.
     """
     if content and content_of(main_file(source)) not in (None, content):
         raise ModelError(f"{source} has changed since the model was pickled; load it, and pickle that")
     return load_with(source, options)
-
-
-def _changed(source: Any, kept: LoadOptions, /, **others: Any) -> Model:
-    """A model of the same source under other options; pins and rewrites are added to those it has."""
-    if hasattr(source, "read"):
-        raise UnsupportedError(
-            "the model was read from an open file; load it by its path to try other options"
-        )
-    plan = isinstance(source, str | os.PathLike) and is_plan_at(source)
-    if plan and (fixed := sorted(name for name in others if OPTIONS[name].keyed)):
-        raise UnsupportedError(
-            f"{source} is a plan file, in which {', '.join(fixed)} cannot be changed; use the model it was made from"
-        )
-    others["pins"] = {**kept.pins, **others.get("pins", {})}
-    others["rewrites"] = tuple(dict.fromkeys((*kept.rewrites, *others.get("rewrites", ()))))
-    return load_with(source, kept.changed(**others))
 
 
 def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
@@ -194,68 +152,6 @@ def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
         from cenote.frontends.formats import unsupported as found
 
     return found(main_file(source))
-
-
-def main_file(source: Any) -> Any:
-    """Of a folder, the file in it that says what the model is: of a SavedModel, or of parameters as files."""
-    if isinstance(source, str | os.PathLike) and os.path.isdir(source):
-        for name in _MAIN_FILES:
-            if os.path.exists(path := os.path.join(source, name)):
-                return path
-    return source
-
-
-def _load_graph(source: Any, shared: Shared) -> Model:
-    """The model of a source, and what gives the values inside it."""
-    cache_entry = cache_entry_of(source, shared.options)
-    model = _found_or_made(source, shared, cache_entry)
-    if not hasattr(source, "read"):
-        graph = _graph_of(source, cache_entry, shared.options)
-        model._of_values = ModelsOfValues(graph, shared, cache_entry)
-    return model
-
-
-def _found_or_made(source: Any, shared: Shared, cache_entry: CacheEntry | None) -> Model:
-    """A model out of the cache, or compiled."""
-    stored = None if cache_entry is None else cache_entry.find(None, shared.threads)
-    shown = source if isinstance(source, str | os.PathLike) else f"a model of type {type(source).__name__}"
-    if cache_entry is not None and stored is not None:
-        _log.info("%s: from the cache", shown)
-        graph_again = cache(_graph_of(source, cache_entry, shared.options))
-        return Model.from_stored(stored, shared, cache_entry, graph_again)
-    start = time.perf_counter()
-    jit.prepare()
-    graph, interface = _imported(source, cache_entry, shared.options)
-    model = Model.from_graph(graph, interface, shared, cache_entry)
-    _log.info("%s: not in the cache, prepared in %.2f s", shown, time.perf_counter() - start)
-    return model
-
-
-@collector_paused()
-def _imported(
-    source: Any, cache_entry: CacheEntry | None, options: LoadOptions
-) -> tuple[OwnedGraph, Interface]:
-    """The graph of a model, and its interface with the outputs that have a type."""
-    with importing():
-        from cenote.graph.graph import OwnedGraph
-        from cenote.models import cutting
-
-    imported = cutting.read(source, options)
-    if cache_entry is not None:
-        cache_entry.note_external(imported.external)
-    outputs = tuple(imported.outputs.values())
-    return OwnedGraph(imported.graph), Interface((), outputs, imported.metadata, imported.about)
-
-
-def _graph_of(source: Any, cache_entry: CacheEntry | None, options: LoadOptions) -> Callable[[], Graph]:
-    """Reads the graph of a model again, which must not have changed."""
-
-    def graph() -> Graph:
-        if cache_entry is not None and not cache_entry.is_of(source):
-            raise ModelError(f"{source} has changed since it was loaded, and is needed again; load it anew")
-        return _imported(source, None, options)[0].take()
-
-    return graph
 
 
 def _start(source: Any) -> bytes:
@@ -273,15 +169,40 @@ def _start(source: Any) -> bytes:
     return b""
 
 
-def _load_plan(path: str | os.PathLike[str], options: LoadOptions) -> Model:
-    """A plan file's model; one that is stale or damaged is compiled anew when the model it was made from is at hand.
+def _of_plan(path: str | os.PathLike[str], options: LoadOptions) -> Model:
+    """Return a plan file's model; one that is stale or damaged is compiled anew if the model it was made from is at
+    hand."""
+    try:
+        stored = reader.read(path, resolve_threads(options.threads))
+    except (UnsupportedError, ModelError) as problem:
+        return _compiled_anew(path, options, problem)
+    digests = (stored.content, stored.external) if stored.content else None
+    shared = shared_under(_for_plan(path, options, stored.options))
+    model = Model.from_stored(stored, shared, PlanOrigin(path, options, load_again, digests))
+    # Memory and outputs' types are there before the first run.
+    for _, sized in reversed(() if options.shapes else stored.sized):
+        _plan(model, sized.made_with)
+    return model
+
+
+def _for_plan(path: str | os.PathLike[str], options: LoadOptions, made: LoadOptions) -> LoadOptions:
+    """Return the options of a plan file's model. Raises UnsupportedError for one that the file cannot follow."""
+    try:
+        return options.of_plan(made)
+    except UnsupportedError as error:
+        raise error.located(os.fspath(path)) from None
+
+
+def _plan(model: Model, shapes: Sequence[Sequence[int]]) -> None:
+    """Have a plan for inputs of these shapes, in order."""
+    model.plan_for({each.name: shape for each, shape in zip(model.inputs, shapes, strict=True)})
+
+
+def _compiled_anew(path: str | os.PathLike[str], options: LoadOptions, problem: CenoteError) -> Model:
+    """Return the model that a plan file was made from, compiled as the plan was, and write the file anew.
 
     That model must be what it was, its weights included: a file that happens to lie at its path is not used.
     """
-    try:
-        return Model.from_plan_file(path, options)
-    except (UnsupportedError, ModelError) as error:
-        problem = error
     with importing():
         from cenote.plans.source import is_source, source_of
 
@@ -294,12 +215,12 @@ def _load_plan(path: str | os.PathLike[str], options: LoadOptions) -> Model:
         ) from problem
     _log.info("%s; compiled anew from %s", problem, made_from.path)
     try:
-        model = _with_pins(made_from.path, options.of_plan(made_from.options.record()), problem)
+        model = _with_pins(made_from.path, _for_plan(path, options, made_from.options), problem)
     except MissingPackageError as missing:
         raise missing.located(str(problem)) from problem
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
         for known in made_from.shapes:
-            model.plan_for({each.name: shape for each, shape in zip(model.inputs, known, strict=True)})
+            _plan(model, known)
         model.save(path, made_from.path)
     return model
 

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from cenote.codegen import jit
 from cenote.core.containers import all_tensors, given_back
 from cenote.core.errors import ArgumentError, InputError, refusals, shown
-from cenote.core.load_options import LoadOptions
-from cenote.core.locks import importing
+from cenote.core.locks import Guard, importing
 from cenote.core.types import FLOAT32, Array, Declared
 from cenote.models.described import Described
-from cenote.plans import reader
-from cenote.plans.cache import CacheEntry
+from cenote.models.origin import Again, ClosedOrigin, Origin
+from cenote.models.values import ValuesOrigin, names_of_values
 from cenote.plans.format import StoredModel, is_plan_at
 from cenote.runtime.arrays import same
 from cenote.runtime.batches import mapped
-from cenote.runtime.bounds import narrowed
 from cenote.runtime.inputs import fitting, foreign
-from cenote.runtime.signature import Signature
-from cenote.runtime.threads import resolve_threads
-from cenote.stages.planned import Interface, Planned
+from cenote.runtime.signature import Shapes
+from cenote.stages.planned import Interface
 from cenote.stages.sized import check_kept
-from cenote.stages.stage import Shared, closed, no_changes, no_values
+from cenote.stages.stage import Shared, Stage
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from cenote.graph.graph import Graph, OwnedGraph
+    from cenote.graph.graph import OwnedGraph
 
-Again = tuple[Callable[..., "Model"], tuple[Any, ...]]
-"""What loads a model again, in another process: a function and its arguments."""
+_log = logging.getLogger(__name__)
+_NO_ORIGIN = Origin()
+# Sets of values inside the model that are kept, each with a plan.
+_SETS_OF_VALUES = 4
 
 
 class Model(Described):
@@ -51,71 +55,50 @@ class Model(Described):
     A model can be pickled, and is a context manager that closes it.
     """
 
-    def __init__(self, interface: Interface, shared: Shared, cache_entry: CacheEntry | None = None) -> None:
-        inputs, bounds = narrowed(interface.inputs, shared.options.shapes)
-        self.inputs: tuple[Declared, ...] = inputs
-        self.declared_outputs = interface.outputs
-        self.output_names = interface.output_names
-        self.metadata = dict(interface.metadata)
-        self.about = dict(interface.about)
-        self._shared = shared
-        self._signature = Signature(inputs, bounds)
-        interface = Interface(inputs, interface.outputs, self.metadata, self.about)
-        self._plans = Planned(interface, self._signature, shared, cache_entry)
-        self._stages, self._classes = self._plans.by_shapes, self._plans.classes
-        # Digests of the model that this one was made from, and of its files of weights, where they are known.
-        self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
-        self._of_values: Callable[[Sequence[str]], Model] = no_values  # the model that gives other values
-        self._again: Again | str = "it was not made by cenote.load"  # or why it cannot be loaded again
-        self._changed: Callable[..., Model] = no_changes  # the model under other options
+    def __init__(self, interface: Interface, shared: Shared, origin: Origin = _NO_ORIGIN) -> None:
+        super().__init__(interface, shared, origin)
+        self._guard = Guard()
+        self._of_values: OrderedDict[tuple[str, ...], Model] = OrderedDict()
 
     @staticmethod
-    def from_graph(
-        source: OwnedGraph,
-        interface: Interface,
-        shared: Shared,
-        cache_entry: CacheEntry | None = None,
-    ) -> Model:
-        """A model out of an imported graph, compiled now if its shapes are fixed.
+    def of(origin: Origin, shared: Shared) -> Model:
+        """Return the model of an origin: out of the cache, or compiled now if its shapes are fixed."""
+        stored = None if origin.entry is None else origin.entry.find(None, shared.threads)
+        if stored is not None:
+            _log.info("%s: from the cache", origin)
+            return Model.from_stored(stored, shared, origin)
+        start = time.perf_counter()
+        jit.prepare()
+        model = Model.from_graph(*origin.imported(), shared, origin)
+        _log.info("%s: not in the cache, prepared in %.2f s", origin, time.perf_counter() - start)
+        return model
 
-        `interface`: its outputs are those whose type is declared; `cache_entry`: the plan cache's place.
-        """
+    @staticmethod
+    def from_graph(source: OwnedGraph, declared: Interface, shared: Shared, origin: Origin) -> Model:
+        """Return the model of a graph, compiled. `declared`: its outputs are those whose type is declared."""
         with importing():
             from cenote.graph.graph import OwnedGraph
 
         graph = source.take()
-        declared = {output.name: output for output in interface.outputs}
-        made = tuple(declared.get(name, Declared(name, FLOAT32, None)) for name in graph.outputs)
-        interface = Interface(graph.inputs, made, interface.metadata, interface.about)
-        model = Model(interface, shared, cache_entry)
+        known = {output.name: output for output in declared.outputs}
+        outputs = tuple(known.get(name, Declared(name, FLOAT32, None)) for name in graph.outputs)
+        model = Model(Interface(graph.inputs, outputs, declared.metadata, declared.about), shared, origin)
         handover = OwnedGraph(graph)
         del graph
         model._plans.compile(handover)
         return model
 
     @staticmethod
-    def from_stored(
-        stored: StoredModel,
-        shared: Shared,
-        cache_entry: CacheEntry | None = None,
-        source: Callable[[], Graph] | None = None,
-    ) -> Model:
-        """A model out of a plan file or the cache. `source` gives the graph for shapes that it has no plan for."""
-        interface = Interface(stored.inputs, stored.outputs, stored.metadata, stored.about)
-        model = Model(interface, shared, cache_entry)
-        model._plans.take(stored, source)
+    def from_stored(stored: StoredModel, shared: Shared, origin: Origin) -> Model:
+        """Return the model of a plan file or of the cache."""
+        model = Model(Interface(stored.inputs, stored.outputs, stored.metadata, stored.about), shared, origin)
+        model._plans.take(stored, cache(origin.graph) if origin.has_graph else None)
         return model
 
-    @staticmethod
-    def from_plan_file(path: str | PathLike[str], options: LoadOptions) -> Model:
-        """A model out of a plan file; errors as `reader.read`."""
-        stored = reader.read(path, resolve_threads(options.threads))
-        shared = Shared(options.of_plan(stored.options.record()))
-        model = Model.from_stored(stored, shared)
-        model._origin = (stored.content, stored.external) if stored.content else None
-        # Memory and outputs' types are there before the first run.
-        for _, sized in reversed(() if options.shapes else stored.sized):
-            model._plans.at(sized.made_with)
+    def running(self, shapes: Shapes, stage: Stage) -> Model:
+        """Return a model that runs inputs of these shapes by this stage, and shares all else with this one."""
+        model = Model(self._plans.interface, self._shared)
+        model._stages[shapes] = stage
         return model
 
     def save(self, path: str | PathLike[str], source: str | PathLike[str] = "") -> None:
@@ -146,7 +129,7 @@ class Model(Described):
             stored = self._plans.stored(list(self._plans.own()), self._plans.classes.plans)
             writer.save(
                 path,
-                with_source(stored, source, self._origin)
+                with_source(stored, source, self._origin.digests)
                 if source and self._shared.options.whole
                 else stored,
             )
@@ -154,15 +137,14 @@ class Model(Described):
     @property
     def content(self) -> str:
         """Digest of the file that the model was made from; "" where it is not known."""
-        return self._origin[0] if self._origin else ""
+        digests = self._origin.digests
+        return digests[0] if digests else ""
 
     def __reduce__(self) -> Again:
         """A pickle holds what the model was loaded from (the path of its file or plan, or its bytes) and the arguments
         of `cenote.load`, and loads it again. Raises TypeError where that is not at hand: an open file was read, the
         model is closed."""
-        if isinstance(self._again, str):
-            raise TypeError(f"this cenote.Model cannot be pickled: {self._again}")
-        return self._again
+        return self._origin.again()
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Model:
         return self  # immutable but for its plans, which may be shared
@@ -176,7 +158,7 @@ class Model(Described):
         if not named and len(arrays) == len(self.inputs):
             results, restore = self._run_in_order(arrays)
         else:
-            results, restore = self._run(self._signature.named(arrays, named))
+            results, restore = self._run(self.signature.named(arrays, named))
         if restore is not same:
             results = [restore(array) for array in results]
         return results[0] if len(results) == 1 else tuple(results)
@@ -184,7 +166,7 @@ class Model(Described):
     def run(self, inputs: Mapping[str, ArrayLike], outputs: Sequence[str] | None = None) -> dict[str, Array]:
         """Outputs by name, as NumPy arrays. `outputs`: any values of the model instead; InputError for other names."""
         if outputs is not None:
-            return self._of_values(outputs).run(inputs)
+            return self._giving(outputs).run(inputs)
         if not isinstance(inputs, Mapping):
             raise InputError(f"run takes a dict of arrays by input name, not {type(inputs).__name__}")
         results, _ = self._run(inputs)
@@ -218,16 +200,14 @@ class Model(Described):
         """
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             raise ArgumentError(f"batch: {shown(batch)} is not a whole number from 1 on")
-        return mapped(items, batch, self._signature.entry, self.run)
+        return mapped(items, batch, self.signature.entry, self.run)
 
     def close(self) -> None:
         """Let go of plans, weights and memory. Calls raise InputError from now on; those under way end as they would
         have. Closing a model again does nothing. `with cenote.load(path) as model:` closes it at the end."""
         self._plans.close()
-        self._again = "it is closed"
-        self._of_values = self._changed = (
-            closed  # they held the source, which may be all the bytes of the model
-        )
+        self._origin = ClosedOrigin(digests=self._origin.digests)
+        self._of_values.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -237,9 +217,21 @@ class Model(Described):
     ) -> None:
         self.close()
 
+    def _giving(self, outputs: Sequence[str]) -> Model:
+        """Return the model whose outputs are these values. Raises InputError for a name that no value has."""
+        names = names_of_values(outputs)
+        with self._guard.lock:
+            model = self._of_values.get(names)
+            if model is None:
+                model = self._of_values[names] = Model.of(ValuesOrigin(self._origin, names), self._shared)
+                if len(self._of_values) > _SETS_OF_VALUES:
+                    self._of_values.popitem(last=False)
+            self._of_values.move_to_end(names)
+        return model
+
     def _run(self, given: Mapping[str, Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:
         """The outputs in order, for inputs by name, and what makes them the caller's kind of array."""
-        self._signature.check_names(given)
+        self.signature.check_names(given)
         return self._run_in_order([given[declared.name] for declared in self.inputs])
 
     def _run_in_order(self, given: Sequence[Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cenote.core.errors import ArgumentError, MissingPackageError, ModelError
-from cenote.core.load_options import NO_OPTIONS, LoadOptions
+from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
 from cenote.core.types import Array, Declared, TensorType, dtype_named
 from cenote.kernels.driver import driver_abi
@@ -95,7 +95,7 @@ def options(value: Any) -> LoadOptions:
     if not isinstance(value, dict):
         refuse("its options are no mapping")
     try:
-        return NO_OPTIONS.of_plan(value)
+        return LoadOptions.of_record(value)
     except ArgumentError as error:
         refuse(f"of its options, {error}")
 

@@ -5,10 +5,10 @@ Times are milliseconds of one call of the model, unless a name says otherwise. V
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cenote.core.options import Denormals, Precision, Rewrite, Weights
+from cenote.core.load_options import NO_OPTIONS, OPTIONS
 from cenote.profile.environment import Environment
 from cenote.profile.roofs import Roofs
 
@@ -114,49 +114,32 @@ class StepStats:
         return self.algorithm if self.kind == "kernel" else "host" if self.kind == "between" else self.kind
 
 
-@dataclass(frozen=True)
-class Pin:
-    """A node and the name of the algorithm that is to compute it, both as `print(model.plan)` shows them."""
+class Treatment(dict[str, Any]):
+    """Changes to the way a model is loaded: options of `cenote.load_with` by their names."""
 
-    node: str
-    algorithm: str
-
-
-@dataclass(frozen=True)
-class Treatment:
-    """Changes to the way a model is loaded: options of `cenote.load`, rewrites of its graph, algorithms. None, or
-    nothing, leaves an option as it is."""
-
-    threads: int | None = None
-    precision: Precision | None = None
-    weights: Weights | None = None
-    denormals: Denormals | None = None
-    rewrites: tuple[Rewrite, ...] = ()
-    pins: tuple[Pin, ...] = ()
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The changes by name; `pins` as algorithms by nodes."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed = {name: value for name, value in values.items() if value not in (None, ())}
-        return {**changed, **({"pins": {pin.node: pin.algorithm for pin in self.pins}} if self.pins else {})}
+    def __init__(self, **options: Any) -> None:
+        checked = vars(NO_OPTIONS.changed(**options))
+        # Pins stay in the order in which they are given.
+        super().__init__(
+            (name, given if given == checked[name] else checked[name]) for name, given in options.items()
+        )
 
     @property
     def changes_results(self) -> bool:
         """True if results may change by more than rounding in float32 does."""
-        lossy = self.precision, self.weights, self.denormals
-        return any(value is not None for value in lossy) or "float32" in self.rewrites
+        return any(OPTIONS[name].alters(given) for name, given in self.items())
 
     def __str__(self) -> str:
+        pins = [f"compute {node} by {algorithm}" for node, algorithm in self.get("pins", {}).items()]
         options = [
             f'`{name}="{value}"`' if isinstance(value, str) else f"`{name}={value}`"
-            for name, value in self.options.items()
+            for name, value in self.items()
             if name not in ("rewrites", "pins")
         ]
         parts = [f"load with {', '.join(options)}"] if options else []
-        parts += [_REWRITTEN[name] for name in self.rewrites]
-        parts += [f"compute {pin.node} by {pin.algorithm}" for pin in self.pins[:_FEW]]
-        parts += [f"and {len(self.pins) - _FEW} more layers likewise"] if len(self.pins) > _FEW else []
+        parts += [_REWRITTEN[name] for name in self.get("rewrites", ())]
+        parts += pins[:_FEW]
+        parts += [f"and {len(pins) - _FEW} more layers likewise"] if len(pins) > _FEW else []
         return ", ".join(parts)
 
 

@@ -28,6 +28,7 @@ from cenote.profile.roofs import Roofs
 from cenote.profile.steps import Times, step_stats
 from cenote.profile.timeline import timeline
 from cenote.runtime.timing import CallRecorder
+from cenote.stages.runnable import RunnableModel
 
 _WARM_UP = 3
 _LEAST_CALLS, _MOST_CALLS = 3, 500
@@ -38,7 +39,9 @@ _SEED = 0
 Call = Callable[[], object]
 
 
-def profile(model: Any, inputs: Any = None, *, seconds: float = 2.0, between: Call | None = None) -> Profile:
+def profile(
+    model: RunnableModel, inputs: Any = None, *, seconds: float = 2.0, between: Call | None = None
+) -> Profile:
     """See `Model.profile`. `between`, the program's work between calls, is called before each call and not
     counted."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < math.inf:
@@ -53,25 +56,25 @@ def profile(model: Any, inputs: Any = None, *, seconds: float = 2.0, between: Ca
     return _profile_of(model, arrays, replace(measured, environment=environment), limits)
 
 
-def threads_of(model: Any) -> int:
+def threads_of(model: RunnableModel) -> int:
     """Return the number of threads of the plans that the last call used."""
-    return max(int(plan.program.threads) for plan in model.plans)
+    return max(plan.program.threads for plan in model.plans)
 
 
-def by_name(model: Any, inputs: Any) -> dict[str, Array]:
+def by_name(model: RunnableModel, inputs: Any) -> dict[str, Array]:
     """Return inputs by name: from a dict, a sequence in order, a single array, or, for None, random numbers."""
     if inputs is None:
-        shapes = model._signature.static_shapes()
+        shapes = model.signature.static_shapes()
         if shapes is None:
             raise InputError(
-                f"profile: the model's shapes are not known, give inputs; it takes {model._signature}"
+                f"profile: the model's shapes are not known, give inputs; it takes {model.signature}"
             )
         return random_inputs(model.inputs, shapes)
     if isinstance(inputs, Mapping):
         arrays = dict(inputs)
     else:
-        arrays = model._signature.named(inputs if isinstance(inputs, tuple | list) else (inputs,), {})
-    model._signature.check_names(arrays)
+        arrays = model.signature.named(inputs if isinstance(inputs, tuple | list) else (inputs,), {})
+    model.signature.check_names(arrays)
     return arrays
 
 
@@ -99,17 +102,16 @@ class Measurement:
 
 
 def measure(
-    model: Any, inputs: Mapping[str, Array], seconds: float, between: Call | None = None
+    model: RunnableModel, inputs: Mapping[str, Array], seconds: float, between: Call | None = None
 ) -> Measurement:
     """Call a model for so many seconds."""
     model.run(inputs)
-    key = next(reversed(model._stages))
     threads = threads_of(model)
     room = _ROOM
     while True:
         recorder = CallRecorder(room, threads)
         try:
-            copy, parts = recorded_copy(model, key, recorder)
+            copy, parts = recorded_copy(model, recorder)
             session = _Session(lambda: copy.run(inputs), recorder, parts)  # noqa: B023  (used in this turn only)
             if session.warm_up():
                 return session.measure(seconds, between or _nothing)
@@ -180,7 +182,9 @@ class _Session:
         recorder.clear()
 
 
-def _profile_of(model: Any, inputs: Mapping[str, Array], measured: Measurement, limits: Roofs) -> Profile:
+def _profile_of(
+    model: RunnableModel, inputs: Mapping[str, Array], measured: Measurement, limits: Roofs
+) -> Profile:
     recorded, ordinary = measured.recorded, measured.ordinary
     usual = between_quartiles(recorded.wall)
     times = Times.of(recorded)

@@ -1,4 +1,6 @@
-"""Frozen dataclasses as plain data for JSON, and back, every field checked against its declared type."""
+"""Frozen dataclasses as plain data for JSON, and back, every field checked against its declared type.
+
+A field may be a kind of dict, which checks its content when it is made."""
 
 from __future__ import annotations
 
@@ -16,6 +18,8 @@ def to_plain(value: Any) -> Any:
     """Return dicts, lists, numbers and strings. Numbers that JSON does not have (infinities, NaN) become None."""
     if is_dataclass(value):
         return {each.name: to_plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, dict):
+        return {name: to_plain(item) for name, item in value.items()}
     if isinstance(value, tuple):
         return [to_plain(item) for item in value]
     if isinstance(value, float) and not abs(value) < float("inf"):
@@ -51,6 +55,8 @@ def _made(kind: Any, value: Any, where: str) -> Any:
         return _items(get_args(kind), value, where)
     if is_dataclass(kind):
         return _dataclass(kind, value, where)
+    if issubclass(kind, dict) and isinstance(value, dict):
+        return kind(**value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     return value if isinstance(value, kind) and type(value) is kind else _refuse(value, where)

@@ -10,7 +10,6 @@ import copy
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from cenote.graph.graph import Node
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep
 from cenote.runtime.timing import CallRecorder, HostRun, TimedProgram
+from cenote.stages.runnable import RunnableModel
 from cenote.stages.stage import Stage, Stages
 
 
@@ -64,13 +64,13 @@ class _TimedCut(Cut):
         return known
 
 
-def recorded_copy(model: Any, key: Any, recorder: CallRecorder) -> tuple[Any, list[RecordedProgram]]:
-    """Return the copy for the inputs' shapes `key`, which the model has been run for, and its parts."""
+def recorded_copy(
+    model: RunnableModel, recorder: CallRecorder
+) -> tuple[RunnableModel, list[RecordedProgram]]:
+    """Return a copy of the model that runs the last stages, recorded, and its parts."""
     parts: list[RecordedProgram] = []
-    recorded = object.__new__(type(model))
-    vars(recorded).update(vars(model))
-    recorded._stages = Stages({key: _timed(model._stages[key], recorder, parts)})
-    return recorded, parts
+    shapes, stage = model.last_run()
+    return model.running(shapes, _timed(stage, recorder, parts)), parts
 
 
 def _timed(stage: Stage, recorder: CallRecorder, parts: list[RecordedProgram]) -> Stage:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cenote.core.errors import refusals
+from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
 from cenote.plans.cache import CacheEntry
@@ -20,7 +21,7 @@ from cenote.plans.format import StoredModel
 from cenote.runtime.program import Program
 from cenote.runtime.signature import Shapes, Signature
 from cenote.stages.sized import compile_class, part_of, supply
-from cenote.stages.stage import Shared, Stage, Stages, Submodel, closed, no_plan_for
+from cenote.stages.stage import Shared, Stage, Stages, closed, no_plan_for
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -53,7 +54,6 @@ class Planned:
         cache_entry: CacheEntry | None = None,
     ) -> None:
         self.interface, self.signature, self.shared = interface, signature, shared
-        shared.submodel = self._submodel
         self.by_shapes = Stages()
         self.classes = SizeClasses()
         self.source: Callable[[], Graph] | None = None
@@ -136,7 +136,9 @@ class Planned:
             return self._adopt(shapes, stored.plans[shapes], tail)
         if self.source is not None:
             part = part_of(self.source, self.signature, pattern)
-            found = compile_class(self.classes, pattern, numbers, part, self.shared)
+            found = compile_class(
+                self.classes, pattern, numbers, part, self.shared.compilation, self.shared.workplaces
+            )
             if found is not None:
                 self.keep()
                 return Stage.of_class(found, numbers, self.shared)
@@ -202,25 +204,22 @@ class Planned:
         """The outputs in order of a stage that others follow, as values of graphs: sequences are packed."""
         with refusals("a run in stages"):
             results = stage.run(dict(zip(self.signature.by_name, arrays, strict=True)))
-            if self.shared.changed:
+            if self.shared.changed and self._cache_entry is not None:
                 with self.shared.guard.lock:
                     self.shared.changed = False
                     self.keep()
         return [results[name] for name in self.interface.output_names]
 
-    def _submodel(self, graph: Graph) -> Submodel:
-        """Runs a graph inside of this model, which is compiled when it first runs."""
-        outputs = tuple(Declared(name, FLOAT32, None) for name in graph.outputs)
-        inside = Planned(Interface(graph.inputs, outputs), Signature(graph.inputs), self.shared.inside())
-        inside.source = lambda: graph
-        return _Inside(inside)
-
 
 class _Inside:
-    """A graph inside of a model: arrays that fit its inputs, in order, to outputs."""
+    """A graph inside of a model, which is compiled when it first runs: arrays that fit its inputs, in order, to
+    outputs."""
 
-    def __init__(self, planned: Planned) -> None:
-        self._planned, self._stages = planned, planned.by_shapes
+    def __init__(self, graph: Graph, around: Shared) -> None:
+        outputs = tuple(Declared(name, FLOAT32, None) for name in graph.outputs)
+        self._planned = Planned(Interface(graph.inputs, outputs), Signature(graph.inputs), around.inside())
+        self._planned.source = lambda: graph
+        self._stages = self._planned.by_shapes
 
     def __call__(self, arrays: Sequence[Array]) -> Sequence[Array]:
         stage = self._stage(arrays)
@@ -236,3 +235,8 @@ class _Inside:
     def _stage(self, arrays: Sequence[Array]) -> Stage:
         key = tuple([x.shape for x in arrays])
         return self._stages.get(key) or self._planned.at(key)
+
+
+def shared_under(options: LoadOptions) -> Shared:
+    """Return what all stages of a model under these options share."""
+    return Shared(options, _Inside)

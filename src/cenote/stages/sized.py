@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cenote.core.collector import collector_paused
 from cenote.core.errors import CapacityError, CenoteError, CodegenError, InputError, UnsupportedError
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MOST_CLASSES = 32  # of a model or a tail; sizes of more are compiled for themselves
-
-
-class SharedPlanning(Protocol):
-    """The part of `stage.Shared` that plans for sizes need."""
-
-    workplaces: Workplaces
-
-    @property
-    def compilation(self) -> Compilation: ...
 
 
 Part = Callable[[Sequence[int]], "tuple[Graph, Mapping[str, TensorType]]"]
@@ -97,13 +88,18 @@ def check_kept(tail: Tail | None) -> None:
 
 
 def compile_class(
-    classes: SizeClasses, pattern: Pattern, numbers: Sequence[int], part: Part, shared: SharedPlanning
+    classes: SizeClasses,
+    pattern: Pattern,
+    numbers: Sequence[int],
+    part: Part,
+    how: Compilation,
+    workplaces: Workplaces,
 ) -> tuple[SizedPlan, StoredPlan] | None:
     """Compile the class of these numbers; None where that is not possible: they are then compiled for themselves."""
     if not numbers or pattern in classes.failed or len(classes.plans) >= _MOST_CLASSES:
         return None
     try:
-        sized = _compiled(part, numbers, shared.compilation)
+        sized = _compiled(part, numbers, how)
     except (MemoryError, CapacityError, CodegenError, OSError, FormulaError):
         raise  # nothing that other sizes would mend
     except (OpenSizeError, CenoteError) as error:
@@ -115,7 +111,7 @@ def compile_class(
             raise
         _log.warning("no plan for all sizes, a fault of Cenote: %s: %s", type(error).__name__, error)
         return None
-    plan = sized.at(numbers, shared.workplaces)
+    plan = sized.at(numbers, workplaces)
     if plan is None:
         return None
     classes.plans.insert(0, (pattern, sized))

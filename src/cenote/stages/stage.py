@@ -17,7 +17,7 @@ import numpy as np
 from cenote.core import settings
 from cenote.core.cached import cached_property
 from cenote.core.collector import collector_paused
-from cenote.core.errors import InputError, ShapeError, UnsupportedError
+from cenote.core.errors import InputError, ShapeError
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import Guard, importing
 from cenote.core.types import Array, Declared, TensorType
@@ -173,7 +173,9 @@ class Stage:
             from cenote.graph.graph import OwnedGraph
 
         part = part_after(tail, found.pattern)
-        plan = compile_class(tail.classes, found.pattern, numbers, part, shared)
+        plan = compile_class(
+            tail.classes, found.pattern, numbers, part, shared.compilation, shared.workplaces
+        )
         if plan is not None:
             shared.changed = True
             return Stage.of_class(plan, numbers, shared)
@@ -225,7 +227,7 @@ class CompiledBody:
         key = tuple([(value.dtype, value.ndim) for value in values])
         model = self._models.get(key)
         if model is None:
-            model = self._models[key] = self.shared.submodel(self.body.graph(values, self.fixed))
+            model = self._models[key] = self.shared.submodel(self.body.graph(values, self.fixed), self.shared)
         return model
 
 
@@ -246,38 +248,25 @@ class NoPlan:
         raise InputError(str(self))
 
 
-def no_values(names: Sequence[str]) -> NoReturn:
-    """What a model does for values inside it when its graph is not at hand. Raises InputError."""
-    raise InputError(
-        "outputs: the model's graph is not at hand to compile a plan that gives other values: a plan file holds none, "
-        "and an open file is read once; load the model from its path"
-    )
-
-
-def no_changes(**options: Any) -> NoReturn:
-    """What a model that `cenote.load` has not made does for other options. Raises UnsupportedError."""
-    raise UnsupportedError(
-        f"{', '.join(options)}: the model was not made by cenote.load, which could make it anew"
-    )
-
-
-def closed(*arguments: Any, **named: Any) -> NoReturn:
-    """What a model that has been closed does. Raises InputError."""
+def closed() -> NoReturn:
+    """Raise InputError: a model that has been closed does nothing else."""
     raise InputError("the model is closed; load it again")
 
 
 class Shared:
-    """What all stages of a model share: its options, memory, weights, and the lock of its plans."""
+    """State that all stages of a model share: its options, memory, weights, and the lock of its plans.
 
-    def __init__(self, options: LoadOptions) -> None:
+    `submodel` makes a model of a graph inside of it, a loop's body (`planned.shared_under`).
+    """
+
+    def __init__(self, options: LoadOptions, submodel: Callable[[Graph, Shared], Submodel]) -> None:
         self.threads = resolve_threads(options.threads)
         self.denormals = options.denormals or settings.DENORMALS.choice()
         self.options = options.changed(threads=self.threads, denormals=self.denormals)
         self.guard = Guard()
         # Of all plans for sizes: no run of one wants memory that another holds.
         self.workplaces = Workplaces()
-        # What makes a model of a loop's body: arrays in, arrays out. `planned.py` puts it here.
-        self.submodel: Callable[[Graph], Submodel]
+        self.submodel = submodel
         self.changed = False  # a stage that follows another has a class that is not kept yet
 
     def close(self) -> None:

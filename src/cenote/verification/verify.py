@@ -21,9 +21,11 @@ from cenote.core.types import Array, Declared, TensorType, is_float
 from cenote.frontends.formats import format_of_file
 from cenote.graph.graph import Graph
 from cenote.models import cutting
-from cenote.models.loading import load_with, main_file
+from cenote.models.loading import load_with
+from cenote.models.origin import main_file
 from cenote.passes.specialize import run_in_stages
 from cenote.runtime.inputs import fitting, foreign
+from cenote.stages.planned import shared_under
 from cenote.stages.stage import Shared
 from cenote.verification.blame import import_fault, is_optimised_wrongly, turned
 from cenote.verification.errors import relative_error_to
@@ -103,7 +105,7 @@ def verify_with(
         name = chosen(against, subject.form)
 
         def check(given: Feed) -> Checked:
-            made = _Check(subject, name, given, tolerance, Shared(options), spill)
+            made = _Check(subject, name, given, tolerance, shared_under(options), spill)
             outputs = run_in_stages(imported.graph, given, made.stage)
             return Checked(outputs, made.first, tuple(made.rows), made.stages)
 

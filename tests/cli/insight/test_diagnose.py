@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import cenote
-from cenote.profile.data import Finding, Pin, Treatment
+from cenote.profile.data import Finding, Treatment
 from tests.cli.conftest import Command
 from tests.diagnosis.causes.models import convolution
 from tests.diagnosis.profiles import GAIN, NO_GAIN
@@ -57,7 +57,7 @@ def test_a_plan_has_what_helped(
     source, plan = tmp_path / "m.onnx", tmp_path / "best.cenote"
     onnx.save(made, source)
     profile = cenote.load(source, threads=1).profile(seconds=0.01)
-    pin = Finding("mischoice", (0,), 0.9, "", 0.9, "", treatments=(Treatment(pins=(Pin("y0", "direct"),)),))
+    pin = Finding("mischoice", (0,), 0.9, "", 0.9, "", treatments=(Treatment(pins={"y0": "direct"}),))
     threads = Finding("barrier", (0,), 0.9, "", 0.9, "", treatments=(Treatment(threads=1),))
     found = cenote.Diagnosis(replace(profile, findings=(pin, threads)))
     monkeypatch.setattr(cenote.Model, "diagnose", lambda *given, **options: found)

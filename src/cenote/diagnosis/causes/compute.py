@@ -6,7 +6,7 @@ import re
 
 from cenote.diagnosis.context import Context, certain, refused_for_type
 from cenote.diagnosis.gains import at_best, gain
-from cenote.profile.data import Finding, Pin, StepStats, Treatment
+from cenote.profile.data import Finding, StepStats, Treatment
 
 # Part of the roof: a step further away is bound by something else.
 NEAR = 0.5
@@ -63,7 +63,7 @@ def algorithm(context: Context) -> Finding | None:
     if not pins or (tried := certain(context.gain_of(pins=pins))) is None:
         return None
     first = steps[0]
-    treatment = Treatment(pins=tuple(Pin(node, name) for node, name in pins.items()))
+    treatment = Treatment(pins=pins)
     return context.finding(
         steps,
         f"{first.title} is computed by {first.algorithm}; {pins[first.node]} is estimated at "
@@ -87,7 +87,7 @@ def mischoice(context: Context) -> Finding | None:
     findings: list[Finding] = []
     for step, rival in trials[: TRIED_DEEP if context.deep else TRIED]:
         if (tried := certain(context.gain_of(pins={step.node: rival}), WORTH_A_PIN)) is not None:
-            other = Treatment(pins=(Pin(step.node, rival),))
+            other = Treatment(pins={step.node: rival})
             words = f"{step.title}, {step.algorithm}: {_own(step):.3g} ms estimated, {sum(step.busy_ms):.3g} taken; "
             words += f"with {rival} the model is faster"
             advice = f'{other}, or load with tune="full" once'
@@ -115,7 +115,7 @@ def dilation(context: Context) -> Finding | None:
     )
     if not steps:
         return None
-    tried = context.gain_of(rewrites=rewrite.rewrites)
+    tried = context.gain_of(**rewrite)
     if tried is not None and not tried.certain:
         return None
     estimate = gain(context.profile, {step.index: FEWER for step in steps}, doubt=0.6)
@@ -162,7 +162,7 @@ def dtype(context: Context) -> Finding | None:
     )
     if not steps:
         return None
-    tried = context.gain_of(rewrites=cast.rewrites)
+    tried = context.gain_of(**cast)
     helps = certain(tried)
     factors = {step.index: 0.1 if step.kind == "host" else 0.5 for step in steps}
     return context.finding(

@@ -1,0 +1,200 @@
+"""Origins of models: what a model was made from, to read its graph once more, and to load it anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+
+from cenote.core.collector import collector_paused
+from cenote.core.errors import InputError, ModelError, UnsupportedError
+from cenote.core.load_options import OPTIONS, LoadOptions
+from cenote.core.locks import importing
+from cenote.plans.cache import CacheEntry, cache_entry_of
+from cenote.stages.planned import Interface
+from cenote.stages.stage import closed
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from cenote.frontends.imported import ImportedModel
+    from cenote.graph.graph import Graph, OwnedGraph
+
+Again = tuple[Callable[..., Any], tuple[Any, ...]]
+"""Function that loads a model again, in another process, and its arguments."""
+Load = Callable[[Any, str, LoadOptions], Any]
+"""Function that loads a source whose digest is given ("" for any) under options."""
+Digests = tuple[str, Mapping[str, str] | None]
+"""Digests of a model's file, and of the files with its weights by their names (None: not known)."""
+
+_MAIN_FILES = ("saved_model.pb", "layers.json")
+_NO_GRAPH = (
+    "outputs: the model's graph is not at hand to compile a plan that gives other values: a plan file holds none, and "
+    "an open file is read once; load the model from its path"
+)
+
+
+class Origin:
+    """The origin of a model that can be made anew from nothing; others override what they can do.
+
+    `entry`: the model's place in the cache.
+    """
+
+    has_graph = False
+
+    def __init__(self, entry: CacheEntry | None = None, digests: Digests | None = None) -> None:
+        self.entry, self._digests = entry, digests
+
+    @property
+    def digests(self) -> Digests | None:
+        """Digests of what the model was made from, where they are known."""
+        return self._digests if self.entry is None else (self.entry.content, self.entry.external)
+
+    def imported(self) -> tuple[OwnedGraph, Interface]:
+        """Return the graph to compile, and what it declares: of the outputs those that have a type."""
+        raise InputError(_NO_GRAPH)
+
+    def graph(self) -> Graph:
+        """Return the graph once more. Raises InputError where that is impossible, ModelError where it has changed."""
+        raise InputError(_NO_GRAPH)
+
+    def changed(self, **options: Any) -> Any:
+        """Return the model under other options; `pins` and `rewrites` are added to those that it has.
+
+        Raises UnsupportedError where that is impossible, and as `cenote.load_with`.
+        """
+        raise UnsupportedError(
+            f"{', '.join(options)}: the model was not made by cenote.load, which could make it anew"
+        )
+
+    def again(self) -> Again:
+        """Return what loads the model again where its pickle is read. Raises TypeError where nothing can."""
+        raise not_pickled("it was not made by cenote.load")
+
+
+class ClosedOrigin(Origin):
+    """The origin of a model that has been closed: it holds no source, which may be all the bytes of a model."""
+
+    def graph(self) -> Graph:
+        closed()
+
+    def changed(self, **options: Any) -> Any:
+        closed()
+
+    def again(self) -> Again:
+        raise not_pickled("it is closed")
+
+
+def not_pickled(reason: str) -> TypeError:
+    """Return the error of a model that cannot be pickled."""
+    return TypeError(f"this cenote.Model cannot be pickled: {reason}")
+
+
+class SourceOrigin(Origin):
+    """The origin of a model that was loaded from a path, bytes or a message: it is read again."""
+
+    has_graph = True
+
+    def __init__(
+        self, source: str | os.PathLike[str] | bytes | ModelProto, options: LoadOptions, load: Load
+    ) -> None:
+        self._source, self._options, self._load, self._main = source, options, load, main_file(source)
+        # The program may go to another folder before the model is pickled.
+        self._path = os.path.abspath(source) if isinstance(source, str | os.PathLike) else None
+        super().__init__(cache_entry_of(self._main, options))
+
+    def __str__(self) -> str:
+        return (
+            f"a model of type {type(self._source).__name__}" if self._path is None else os.fspath(self._main)
+        )
+
+    def imported(self) -> tuple[OwnedGraph, Interface]:
+        imported = _read(self._main, self._options)
+        if self.entry is not None:
+            self.entry.note_external(imported.external)
+        return _declared(imported)
+
+    def graph(self) -> Graph:
+        if self.entry is not None and not self.entry.is_of(self._main):
+            raise ModelError(f"{self} has changed since it was loaded, and is needed again; load it anew")
+        return _read(self._main, self._options).graph
+
+    def changed(self, **options: Any) -> Any:
+        kept = self._options
+        options["pins"] = {**kept.pins, **options.get("pins", {})}
+        options["rewrites"] = tuple(dict.fromkeys((*kept.rewrites, *options.get("rewrites", ()))))
+        return self._load(self._source, "", kept.changed(**options))
+
+    def again(self) -> Again:
+        if self._path is None:
+            return self._load, (self._source, "", self._options)
+        return self._load, (self._path, "" if self.entry is None else self.entry.content, self._options)
+
+
+class StreamOrigin(Origin):
+    """The origin of a model that was read from an open file, which is read once."""
+
+    def __init__(self, source: BinaryIO, options: LoadOptions, load: Load) -> None:
+        super().__init__()
+        self._source, self._options = source, options
+
+    def __str__(self) -> str:
+        return f"a model of type {type(self._source).__name__}"
+
+    def imported(self) -> tuple[OwnedGraph, Interface]:
+        return _declared(_read(self._source, self._options))
+
+    def changed(self, **options: Any) -> NoReturn:
+        raise UnsupportedError(
+            "the model was read from an open file; load it by its path to try other options"
+        )
+
+    def again(self) -> NoReturn:
+        raise not_pickled("it was read from an open file; load it from its path or its bytes")
+
+
+class PlanOrigin(Origin):
+    """The origin of a model that was loaded from a plan file, which has plans and no graph."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], options: LoadOptions, load: Load, digests: Digests | None
+    ) -> None:
+        super().__init__(digests=digests)
+        self._path, self._options, self._load = os.path.abspath(path), options, load
+
+    def changed(self, **options: Any) -> Any:
+        if fixed := ", ".join(sorted(name for name in options if OPTIONS[name].keyed)):
+            raise UnsupportedError(
+                f"{self._path} is a plan file, in which {fixed} cannot be changed; use the model it was made from"
+            )
+        return self._load(self._path, "", self._options.changed(**options))
+
+    def again(self) -> Again:
+        return self._load, (self._path, "", self._options)
+
+
+@collector_paused()
+def _read(source: Any, options: LoadOptions) -> ImportedModel:
+    """Read a model from its file, or between values by name, as the options say."""
+    with importing():
+        from cenote.models import cutting
+
+    return cutting.read(source, options)
+
+
+def _declared(imported: ImportedModel) -> tuple[OwnedGraph, Interface]:
+    """Return a graph to hand over, and what its file declares; of the outputs those that have a type."""
+    with importing():
+        from cenote.graph.graph import OwnedGraph
+
+    outputs = tuple(imported.outputs.values())
+    return OwnedGraph(imported.graph), Interface((), outputs, imported.metadata, imported.about)
+
+
+def main_file(source: Any) -> Any:
+    """Of a folder, the file in it that says what the model is: of a SavedModel, or of parameters as files."""
+    if isinstance(source, str | os.PathLike) and os.path.isdir(source):
+        for name in _MAIN_FILES:
+            if os.path.exists(path := os.path.join(source, name)):
+                return path
+    return source
