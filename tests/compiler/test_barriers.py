@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import cenote
 from cenote.codegen import jit
-from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, levels_of
+from cenote.compiler.barriers import Extent, PendingStep, StepKind, StepOrigin, levels_of
 from cenote.kernels.base import Call, KernelSpec
 from cenote.runtime.steps import KernelStep, Slot, SlotKind
 
@@ -28,7 +28,7 @@ def extent(begin: int, end: int, root: str = "") -> Extent:
 def step(
     node: int, reads: list[Extent], writes: list[Extent], halo_of: str = "", batch: int = 0
 ) -> PendingStep:
-    origin = Origin(node, StepKind.HALO if halo_of else StepKind.KERNEL)
+    origin = StepOrigin(node, StepKind.HALO if halo_of else StepKind.KERNEL)
     return PendingStep("", origin, CALL, None, reads, writes, halo_of, batch)
 
 

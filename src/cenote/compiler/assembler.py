@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Sequence
 
-from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, levels_of
+from cenote.compiler.barriers import Extent, PendingStep, StepKind, StepOrigin, levels_of
 from cenote.compiler.binding import Binder
 from cenote.compiler.constants import ConstantPool, Constants, Weights
 from cenote.compiler.memory import Placement, temporary_name
@@ -148,7 +148,7 @@ class Assembler:
     def _zero_halos(self, step: int) -> None:
         for buffer in self.halos.get(step, ()):
             call, words = self.binder.zero_halo(buffer.root)
-            label, origin = f"zero halo of {buffer.root}", Origin(step, StepKind.HALO)
+            label, origin = f"zero halo of {buffer.root}", StepOrigin(step, StepKind.HALO)
             zeros = PendingStep(label, origin, call, None, halo_of=buffer.root, words=words)
             zeros.writes.append(_whole(buffer))
             self.steps.append(zeros)
@@ -175,7 +175,7 @@ class Assembler:
         label = f"{node.title}: {option.name}"
         for number, each in enumerate(bound):
             batch = batch if each.call.independent else number
-            origin = Origin(index, StepKind.KERNEL, option.name, each.work)
+            origin = StepOrigin(index, StepKind.KERNEL, option.name, each.work)
             step = PendingStep(
                 label, origin, each.call, None, reads, writes, batch=batch, words=each.at(slots)
             )
@@ -185,8 +185,8 @@ class Assembler:
             check = HostStep(
                 f"{node.title}: check", option.check, ((noted.slot, noted.type),), (), node.where
             )
-            looks = self._of_temporaries(index)
-            self.checks.append(PendingStep(check.label, Origin(index, StepKind.CHECK), None, check, looks))
+            origin = StepOrigin(index, StepKind.CHECK)
+            self.checks.append(PendingStep(check.label, origin, None, check, self._of_temporaries(index)))
 
     def _copy(self, node: Node) -> Lowering | None:
         """Return the kernel of a view that could not share memory; None for elements that no kernel moves."""
@@ -218,7 +218,7 @@ class Assembler:
         )
         _log.debug("%s runs as NumPy", node.title)
         host = HostStep(f"{node.title}: host", node.op, inputs, outputs, node.where)
-        origin = Origin(index, StepKind.HOST, "reference")
+        origin = StepOrigin(index, StepKind.HOST, "reference")
         reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights.arrays]
         writes = [self._extent_of(name) for name in node.outputs if name]
         self.steps.append(PendingStep(host.label, origin, None, host, reads, writes))

@@ -59,8 +59,8 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Origin of a step: its node's index in the schedule, its kind, the lowering's name, and its work."""
+class StepOrigin:
+    """StepOrigin of a step: its node's index in the schedule, its kind, the lowering's name, and its work."""
 
     node: int
     kind: StepKind
@@ -77,7 +77,7 @@ class PendingStep:
     """
 
     label: str
-    origin: Origin
+    origin: StepOrigin
     call: Call | None
     host: HostStep | None
     reads: list[Extent] = field(default_factory=list)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from cenote.codegen import jit
 from cenote.compiler.assembler import Assembler
-from cenote.compiler.barriers import Origin
+from cenote.compiler.barriers import StepOrigin
 from cenote.compiler.constants import ConstantPool
 from cenote.compiler.levels import in_ranks
 from cenote.compiler.memory import Placement, place_values
@@ -43,7 +43,7 @@ class Plan:
     schedule: Schedule
     memory: Placement
     program: Program
-    origins: tuple[Origin, ...]
+    origins: tuple[StepOrigin, ...]
     between: tuple[Node, ...] = ()
 
     def describe(self) -> PlanDescription:

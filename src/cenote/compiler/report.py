@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from cenote.compiler.barriers import Origin, StepKind
+from cenote.compiler.barriers import StepKind, StepOrigin
 from cenote.compiler.html import plan_html
 from cenote.compiler.memory import Placement, temporary_name
 from cenote.compiler.schedule import BY_COST, Schedule
@@ -199,7 +199,7 @@ def describe_plan(
     schedule: Schedule,
     memory: Placement,
     program: Program,
-    origins: Sequence[Origin],
+    origins: Sequence[StepOrigin],
     between: Sequence[Node] = (),
 ) -> PlanDescription:
     """Describe the result of `compile_graph`; `origins`: the origins of the program's steps, `between`: nodes after
@@ -230,7 +230,7 @@ def describe_plan(
 # ---- steps back to nodes ----------------------------------------------------------------------------------------
 
 
-def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> Iterator[StepDescription]:
+def _steps(schedule: Schedule, program: Program, origins: Sequence[StepOrigin]) -> Iterator[StepDescription]:
     """Describe the steps. A program knows no graph: `origins` give the node of each step."""
     operators: dict[int, str] = {}  # many nodes share one, and it takes 20 us to print
     values = _Values(schedule.graph)
@@ -254,7 +254,7 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> I
         yield StepDescription(origin.kind, title, shown, algorithm, output, **said)
 
 
-def _of_kernel(step: KernelStep, origin: Origin, option: Lowering | None) -> dict[str, Any]:
+def _of_kernel(step: KernelStep, origin: StepOrigin, option: Lowering | None) -> dict[str, Any]:
     """Return the fields that only the description of a kernel step has."""
     known = origin.kind is StepKind.KERNEL and option is not None
     return {
@@ -272,7 +272,7 @@ def _of_kernel(step: KernelStep, origin: Origin, option: Lowering | None) -> dic
     }
 
 
-def _blocks(graph: Graph, memory: Placement, origins: Sequence[Origin]) -> Iterator[BlockDescription]:
+def _blocks(graph: Graph, memory: Placement, origins: Sequence[StepOrigin]) -> Iterator[BlockDescription]:
     """Describe the buffers of the arena, with the steps of the nodes that touch them."""
     steps: dict[int, tuple[int, int]] = {}  # first and last of each node
     for number, origin in enumerate(origins):

@@ -74,10 +74,7 @@ def load(
 
     Where all dimensions have bounds (but for the first axis, which counts as 1), the model is planned, and memory for
     its intermediate values taken, for the largest sizes at once. A run with a size beyond its bound raises ShapeError.
-    Bounds are no part of a plan: plan files take them when they are loaded.
-
-    A plan file takes `threads`, `denormals` and `shapes`; all else is as it was made, and another value that is given
-    raises UnsupportedError.
+    A plan file takes `threads`, `denormals` and bounds; UnsupportedError for others that differ from what it has.
 
     `inputs` and `outputs` name values, anywhere in the model, and what lies between them is loaded. Names are those of
     the file (`cenote inspect`); TensorFlow's are tensors, "scope/node" or "scope/node:1", and a placeholder that would
