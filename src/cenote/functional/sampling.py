@@ -54,7 +54,7 @@ Edge = Annotated[str, Word("str", allowed=("zeros", "border", "reflection"))]
 
 
 @dataclass(frozen=True)
-class Resizing:
+class ResizeArguments:
     """The arguments of interpolate."""
 
     size: Extents | None = None
@@ -137,12 +137,12 @@ class Resizing:
 
 
 @function()
-def _interpolate(where: Name, input: Array, resizing: Resizing) -> Op:
+def _interpolate(where: Name, input: Array, resizing: ResizeArguments) -> Op:
     return resizing.operator(where, input)
 
 
 @composed()
-def interpolate(where: Name, input: Given, resizing: Resizing, *, way: Ways) -> DLPack:
+def interpolate(where: Name, input: Given, resizing: ResizeArguments, *, way: Ways) -> DLPack:
     """(N, C, *spatial) resized to `size`, or by `scale_factor` (sizes rounded down).
 
     size, scale_factor      one of them: a number or one per spatial axis
