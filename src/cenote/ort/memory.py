@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from inspect import get_annotations
 from typing import Any
 
 
@@ -37,14 +38,6 @@ class OrtMemoryInfo:
 class OrtArenaCfg:
     """Growth of an arena: four numbers in order, or all by name in a dict."""
 
-    _NAMES = (
-        "max_mem",
-        "arena_extend_strategy",
-        "initial_chunk_size_bytes",
-        "max_dead_bytes_per_chunk",
-        "initial_growth_chunk_size_bytes",
-        "max_power_of_two_extend_bytes",
-    )
     max_mem: int
     arena_extend_strategy: int
     initial_chunk_size_bytes: int
@@ -53,6 +46,7 @@ class OrtArenaCfg:
     max_power_of_two_extend_bytes: int
 
     def __init__(self, *given: Any) -> None:
+        names = tuple(get_annotations(OrtArenaCfg))
         by_name = given[0] if len(given) == 1 and isinstance(given[0], dict) else {}
         if not by_name and len(given) not in (0, 4):
             raise TypeError(
@@ -60,10 +54,10 @@ class OrtArenaCfg:
                 "max_dead_bytes_per_chunk, or a dict"
             )
         for name in by_name:
-            if name not in self._NAMES:
+            if name not in names:
                 raise ValueError(f"Invalid OrtArenaCfg option: {name}")
-        values = by_name or dict(zip(self._NAMES, given, strict=False))
-        for name in self._NAMES:
+        values = by_name or dict(zip(names, given, strict=False))
+        for name in names:
             setattr(self, name, values.get(name, -1))
 
 

@@ -11,6 +11,7 @@ import operator
 import os
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from inspect import get_annotations
 from typing import Any, ClassVar, NoReturn
 
 from cenote.ort.errors import Fail
@@ -77,9 +78,13 @@ def _path(value: Any) -> str:
     return os.fsdecode(value)
 
 
-def _member(kind: type[IntEnum]) -> Callable[[Any], IntEnum]:
+def _check_of(default: object) -> Callable[[Any], Any]:
+    """Return the check of values for an attribute with this default."""
+    if not isinstance(default, IntEnum):
+        return {bool: _flag, int: _whole, str: _text}[type(default)]
+
     def check(value: Any) -> IntEnum:
-        if not isinstance(value, kind):
+        if not isinstance(value, type(default)):
             raise TypeError
         return value
 
@@ -87,10 +92,20 @@ def _member(kind: type[IntEnum]) -> Callable[[Any], IntEnum]:
 
 
 class _Options:
-    """Attributes that are checked when they are set; an unknown one raises AttributeError."""
+    """Attributes that are checked when they are set; an unknown one raises AttributeError. A class declares them with
+    their defaults; `_checks` are those that do not follow from the default."""
 
     _known: ClassVar[dict[str, tuple[Callable[[Any], Any], Any]]]
+    _checks: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     _entries: dict[str, str]
+
+    def __init_subclass__(cls) -> None:
+        defaults = {name: vars(cls)[name] for name in get_annotations(cls) if name in vars(cls)}
+        cls._known = {
+            name: (cls._checks.get(name) or _check_of(default), default)
+            for name, default in defaults.items()
+            if name != "_checks"
+        }
 
     def __init__(self) -> None:
         self.__dict__.update({name: default for name, (_, default) in self._known.items()}, _entries={})
@@ -138,46 +153,26 @@ class SessionOptions(_Options):
     Entries that have an effect: "session.set_denormal_as_zero".
     """
 
-    enable_cpu_mem_arena: bool
-    enable_mem_pattern: bool
-    enable_mem_reuse: bool
-    enable_profiling: bool
-    execution_mode: ExecutionMode
-    execution_order: ExecutionOrder
-    graph_optimization_level: GraphOptimizationLevel
-    inter_op_num_threads: int
-    intra_op_num_threads: int
-    log_severity_level: int
-    log_verbosity_level: int
-    logid: str
-    optimized_model_filepath: str
-    profile_file_prefix: str
-    use_deterministic_compute: bool
-    use_per_session_threads: bool
+    enable_cpu_mem_arena: bool = True
+    enable_mem_pattern: bool = True
+    enable_mem_reuse: bool = True
+    enable_profiling: bool = False
+    execution_mode: ExecutionMode = ExecutionMode.ORT_SEQUENTIAL
+    execution_order: ExecutionOrder = ExecutionOrder.DEFAULT
+    graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL
+    inter_op_num_threads: int = 0
+    intra_op_num_threads: int = 0
+    log_severity_level: int = -1
+    log_verbosity_level: int = 0
+    logid: str = ""
+    optimized_model_filepath: str = ""
+    profile_file_prefix: str = "onnxruntime_profile_"
+    use_deterministic_compute: bool = False
+    use_per_session_threads: bool = True
     by_name: dict[str, int]
     by_denotation: dict[str, int]
     initializers: dict[str, OrtValue]
-    _known: ClassVar = {
-        "enable_cpu_mem_arena": (_flag, True),
-        "enable_mem_pattern": (_flag, True),
-        "enable_mem_reuse": (_flag, True),
-        "enable_profiling": (_flag, False),
-        "execution_mode": (_member(ExecutionMode), ExecutionMode.ORT_SEQUENTIAL),
-        "execution_order": (_member(ExecutionOrder), ExecutionOrder.DEFAULT),
-        "graph_optimization_level": (
-            _member(GraphOptimizationLevel),
-            GraphOptimizationLevel.ORT_ENABLE_ALL,
-        ),
-        "inter_op_num_threads": (_whole, 0),
-        "intra_op_num_threads": (_whole, 0),
-        "log_severity_level": (_whole, -1),
-        "log_verbosity_level": (_whole, 0),
-        "logid": (_text, ""),
-        "optimized_model_filepath": (_path, ""),
-        "profile_file_prefix": (_text, "onnxruntime_profile_"),
-        "use_deterministic_compute": (_flag, False),
-        "use_per_session_threads": (_flag, True),
-    }
+    _checks: ClassVar = {"optimized_model_filepath": _path}
 
     def __init__(self) -> None:
         super().__init__()
@@ -236,18 +231,11 @@ class SessionOptions(_Options):
 class RunOptions(_Options):
     """Options of a run. `terminate`: a run does not begin and raises Fail; one that is under way continues."""
 
-    log_severity_level: int
-    log_verbosity_level: int
-    logid: str
-    only_execute_path_to_fetches: bool
-    terminate: bool
-    _known: ClassVar = {
-        "log_severity_level": (_whole, -1),
-        "log_verbosity_level": (_whole, 0),
-        "logid": (_text, ""),
-        "only_execute_path_to_fetches": (_flag, False),
-        "terminate": (_flag, False),
-    }
+    log_severity_level: int = -1
+    log_verbosity_level: int = 0
+    logid: str = ""
+    only_execute_path_to_fetches: bool = False
+    terminate: bool = False
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Keep an entry; no entry has an effect."""
