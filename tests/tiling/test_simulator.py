@@ -20,7 +20,6 @@ from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.window import MaxPool
 from cenote.ops.values import seeded
 from cenote.tiling import PlanError, TilingPlan
-from cenote.tiling.simulator import as_parts
 
 SMALL = {"base": "npu", "ub_bytes": 2048, "cores": 3}
 
@@ -53,7 +52,8 @@ def pooled(**fields: Any) -> TilingPlan:
 
 
 def test_a_tile_that_is_too_large_overflows() -> None:
-    wrong = as_parts(pooled(), nc=4, h=8, w=8)
+    plan = pooled()
+    wrong = replace(plan, tile=replace(plan.tile, nc=4, h=8, w=8))
     assert not wrong.fits
     with pytest.raises(PlanError, match="the buffer has"):
         cenote.tiling.simulate(wrong, seeded((1, 4, 8, 8)))

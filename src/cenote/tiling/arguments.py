@@ -47,11 +47,7 @@ _PARAMETERS = {
     **dict.fromkeys(_GLOBAL, ()),
     "conv": ("kernel", "stride", "padding", "dilation", "auto_pad", "filters", "groups", "bias"),
 }
-_EXTRA = {
-    "avgpool": ("count_include_pad", "divisor_override"),
-    "lppool": ("p",),
-    "globallppool": ("p",),
-}
+_EXTRA = {"avgpool": ("count_include_pad", "divisor_override"), "lppool": ("p",), "globallppool": ("p",)}
 
 
 def plan(

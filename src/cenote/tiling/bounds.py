@@ -84,7 +84,7 @@ def _load(planes: PlaneNumbers, axes: Axes, which: str) -> Array:
     axis its runs may be longer and fewer: then the smaller of both counts."""
     deep, high, _ = (getattr(axis, which) for axis in axes)
     d_load, h_load, w_load = (getattr(axis, f"{which}_load") for axis in axes)
-    d_open, h_open, w_open = (getattr(axis, f"{which}_open") > 0 for axis in axes)
+    d_open, h_open, w_open = (axis.open > 0 for axis in axes)
     rows, flat = deep * high * w_load, deep * h_load
     flat = np.where(h_open, flat, np.minimum(flat, d_load))
     cycles = planes.one * np.where(w_open, rows, np.minimum(rows, flat))

@@ -15,6 +15,12 @@ from cenote.core.target import cache_sizes, physical_cores
 
 _FOLDER = Path(__file__).parent / "machines"
 _LARGEST = 1 << 50
+# Fields that are numbers, the least of each, and whether they are whole.
+_NUMBERS = (
+    ("cores ub_bytes block_bytes vector_bytes", 1, True),
+    ("dma_startup_cycles compute_startup_cycles", 0, True),
+    ("dma_bytes_per_cycle compute_per_cycle clock_ghz", 1e-6, False),
+)
 
 
 @dataclass(frozen=True)
@@ -125,12 +131,9 @@ def _checked(content: dict[str, Any], where: str) -> Hardware:
         raise ArgumentError(
             f"{where}: field double_buffering must be true or false, got {shown(content['double_buffering'])}"
         )
-    for name in ("cores", "ub_bytes", "block_bytes", "vector_bytes"):
-        _number(where, name, content[name], 1, whole=True)
-    for name in ("dma_startup_cycles", "compute_startup_cycles"):
-        _number(where, name, content[name], 0, whole=True)
-    for name in ("dma_bytes_per_cycle", "compute_per_cycle", "clock_ghz"):
-        _number(where, name, content[name], 1e-6, whole=False)
+    for numbers, least, whole in _NUMBERS:
+        for name in numbers.split():
+            _number(where, name, content[name], least, whole)
     hardware = Hardware(**content)
     if hardware.block_bytes % 8:
         raise ArgumentError(

@@ -74,24 +74,14 @@ def page(model: NetworkPlan | Sequence[TilingPlan], title: str = "") -> str:
         for number in sorted(range(len(plans)), key=lambda number: -plans[number].cycles)[:3]
     )
     pictures = "\n".join(_figure([plans[n] for n in numbers], numbers[0]) for numbers in shown.values())
-    heads = (
-        "layer",
-        "operator",
-        "input",
-        "stage",
-        "tile nc,d,h,w",
-        "tasks",
-        "buffer, bytes",
-        "moved, bytes",
-        "cycles",
-    )
+    heads = "layer|operator|input|stage|tile nc,d,h,w|tasks|buffer, bytes|moved, bytes|cycles|share"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>'
         f"{escape(title)}</title><style>body{{font-family:sans-serif;margin:2em}}td,th{{padding:2px 8px;"
         "text-align:right}td:nth-child(-n+4),th:nth-child(-n+4){text-align:left}tfoot td{border-top:1px solid}"
         "figure{margin:2em 0}table{border-collapse:collapse}</style></head>\n"
         f"<body><h1>{escape(title)}</h1><p>{len(plans)} layers, {total:,} cycles. Most: {worst}</p>\n<table><thead><tr>"
-        + "".join(f"<th>{head}</th>" for head in (*heads, "share"))
+        + "".join(f"<th>{head}</th>" for head in heads.split("|"))
         + f"</tr></thead>\n<tbody>{rows}</tbody>\n<tfoot><tr><td>total</td><td></td><td></td><td></td><td></td>"
         f"<td>{sum(plan.tasks for plan in plans):,}</td><td></td><td>{moved:,}</td><td>{total:,}</td><td></td></tr>"
         f"</tfoot></table>\n{pictures}\n</body></html>\n"

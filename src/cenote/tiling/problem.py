@@ -86,12 +86,7 @@ class Problem:
     def refuse(self, tile: Tile) -> CapacityError:
         """Return the error for a smallest tile that does not fit."""
         taken = self.footprint(tile)
-        parts = {
-            "input": taken.input,
-            "weights": taken.weights,
-            "output": taken.output,
-            "indices": taken.indices,
-        }
+        parts = {name: getattr(taken, name) for name in ("input", "weights", "output", "indices")}
         text = ", ".join(f"{name} {count:,}" for name, count in parts.items() if count)
         twice = " (twice, for double buffering)" if taken.copies == 2 else ""
         scratch = f", scratch {taken.scratch:,}" if taken.scratch else ""
@@ -183,19 +178,11 @@ class TilingPlan:
             "output": layer.outputs[0].shape,
             "dtype": layer.dtype.name,
             "hardware": self.hardware.to_dict(),
-            "strategy": self.strategy,
-            "stage": self.stage,
+            **{name: getattr(self, name) for name in ("strategy", "stage")},
             "tile": shown,
             "parts": parts,
-            "tasks": self.tasks,
-            "bytes": self.bytes,
-            "fits": self.fits,
-            "fed": self.fed,
-            "cycles": self.cycles,
-            "seconds": self.seconds,
-            "bytes_in": self.cost.bytes_in,
-            "bytes_out": self.cost.bytes_out,
-            "bursts": self.cost.bursts,
+            **{name: getattr(self, name) for name in ("tasks", "bytes", "fits", "fed", "cycles", "seconds")},
+            **{name: getattr(self.cost, name) for name in ("bytes_in", "bytes_out", "bursts")},
             "lower_bound": self.lower_bound,
             "policy": self.policy.to_dict(),
             "trace": list(self.trace),

@@ -49,7 +49,7 @@ class SearchSpace:
         self.axes: Axes = deep, high, wide
         # Tiles that read all of an axis have other runs: a group has sizes with equally many of those.
         keys = [self.planes.channels * 2.0**40 + self.planes.count]
-        keys += [axis.parts * 4 + 2 * np.minimum(axis.solid, 1) + axis.dear_open for axis in self.axes]
+        keys += [axis.parts * 4 + 2 * np.minimum(axis.solid, 1) + axis.open for axis in self.axes]
         self.starts = [np.concatenate(([0], np.flatnonzero(np.diff(key)) + 1)) for key in keys]
         self.lengths = [
             np.diff(starts, append=len(key)) for starts, key in zip(self.starts, keys, strict=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, InputError, UnsupportedError
+from cenote.core.errors import InputError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Box
 from cenote.ops.conv.conv import Conv
@@ -352,11 +352,3 @@ class _Run:
             share = (high - low) / conv.group_channels
         work = vectors * self.layer.work * share / hardware.compute_per_cycle
         return hardware.compute_startup_cycles + math.ceil(work - 1e-9)
-
-
-def as_parts(plan: TilingPlan, **sizes: int) -> TilingPlan:
-    """Return the same plan with other sizes of its tile: to try one, or to check that a wrong one is detected."""
-    if not set(sizes) <= {"nc", "d", "h", "w", "channels"} or min(sizes.values()) < 1:
-        raise ArgumentError(f"tiling: sizes of a tile are nc, d, h, w, channels from 1 on, got {sizes}")
-    tile = replace(plan.tile, **sizes)
-    return replace(plan, tile=tile, cost=plan.problem.cost(tile))

@@ -62,8 +62,9 @@ class AxisNumbers(Numbers):
     solid, whole   tiles that read all of the axis; tiles that write all of it
     vectors, one_vectors    vectors of all tiles' outputs; of one full tile's outputs (used of W)
     dear, dearest  the most inputs that a full tile reads; how many full tiles read that many
-    dear_load, dear_open    cycles of a run of such a tile; 1 if it does not read all of the axis
-    low, low_load, low_open   the same for the fewest inputs that a full tile reads; 1 if none reads all of the axis
+    dear_load      cycles of a run of such a tile
+    low, low_load  the same for the fewest inputs that a full tile reads
+    open           1 if no tile reads all of the axis
     store          cycles of a run that a full tile writes
     """
 
@@ -84,10 +85,9 @@ class AxisNumbers(Numbers):
     dear: Array
     dearest: Array
     dear_load: Array
-    dear_open: Array
     low: Array
     low_load: Array
-    low_open: Array
+    open: Array
     store: Array
 
 
@@ -178,10 +178,9 @@ def axis_numbers(problem: Problem, place: int) -> AxisNumbers:
         dear=dear.astype(float),
         dearest=np.add.reduceat((full & (inputs == np.repeat(dear, parts))).astype(float), first),
         dear_load=run(dear, in_bytes),
-        dear_open=(dear < axis.size).astype(float),
         low=low.astype(float),
         low_load=run(low, in_bytes),
-        low_open=(dear < axis.size).astype(float),
+        open=(dear < axis.size).astype(float),
         store=store_run(size),
     )
 
