@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 LAYOUTS = ("nchw", "nhwc")
 COLORS = {"rgb": 3, "bgr": 3, "gray": 1}
 BYTE = 1 / 255
-_PANEL = "Pictures"
 
 
 @dataclass(frozen=True)
@@ -71,50 +70,33 @@ class Preprocess:
         return replace(self, **{key: value for key, value in flags.items() if value is not None})
 
 
+def _option(help: str) -> Any:
+    return typer.Option(help=help, rich_help_panel="Pictures")
+
+
 @dataclass(frozen=True)
 class Pictures:
     """The options of a command that say how pictures become numbers."""
 
-    preprocess: Annotated[
-        Path | None,
-        typer.Option(help="A .json or .toml with the settings below; flags win.", rich_help_panel=_PANEL),
-    ] = None
+    preprocess: Annotated[Path | None, _option("A .json or .toml with the settings below; flags win.")] = None
     size: Annotated[
         str | None,
-        typer.Option(
-            help="Resize to 224 or 480x640 (height x width); with --crop, one number is the shorter side.",
-            rich_help_panel=_PANEL,
-        ),
+        _option("Resize to 224 or 480x640 (height x width); with --crop, one number is the shorter side."),
     ] = None
-    crop: Annotated[
-        str | None, typer.Option(help="Then keep the middle: 224 or 480x640.", rich_help_panel=_PANEL)
-    ] = None
-    scale: Annotated[
-        str | None,
-        typer.Option(
-            help="Multiply the bytes by this (default: 1/255 for float inputs).", rich_help_panel=_PANEL
-        ),
-    ] = None
-    mean: Annotated[
-        str | None, typer.Option(help="Then subtract: 0.485,0.456,0.406.", rich_help_panel=_PANEL)
-    ] = None
-    std: Annotated[
-        str | None, typer.Option(help="Then divide by: 0.229,0.224,0.225.", rich_help_panel=_PANEL)
-    ] = None
-    layout: Annotated[
-        str | None, typer.Option(help="nchw or nhwc (default: as the input looks).", rich_help_panel=_PANEL)
-    ] = None
-    color: Annotated[
-        str | None, typer.Option(help="rgb, bgr or gray (default: by the input).", rich_help_panel=_PANEL)
-    ] = None
+    crop: Annotated[str | None, _option("Then keep the middle: 224 or 480x640.")] = None
+    scale: Annotated[str | None, _option("Multiply the bytes by this (default: 1/255 for float inputs).")] = (
+        None
+    )
+    mean: Annotated[str | None, _option("Then subtract: 0.485,0.456,0.406.")] = None
+    std: Annotated[str | None, _option("Then divide by: 0.229,0.224,0.225.")] = None
+    layout: Annotated[str | None, _option("nchw or nhwc (default: as the input looks).")] = None
+    color: Annotated[str | None, _option("rgb, bgr or gray (default: by the input).")] = None
 
     def settings(self) -> Preprocess:
         """All of them together. Raises BadParameter."""
         flags = {
-            "size": size_flag("--size", self.size),
-            "crop": size_flag("--crop", self.crop),
-            "mean": numbers_flag("--mean", self.mean),
-            "std": numbers_flag("--std", self.std),
+            **{name: size_flag(f"--{name}", getattr(self, name)) for name in ("size", "crop")},
+            **{name: numbers_flag(f"--{name}", getattr(self, name)) for name in ("mean", "std")},
             "scale": (numbers_flag("--scale", self.scale) or (None,))[0],
             "layout": self.layout,
             "color": self.color,
