@@ -98,14 +98,17 @@ def is_amplified(
         for sign in (1.0, -1.0):
             generator = np.random.default_rng(0)
             changed = [
-                _changed(x, generator, sign * _PERTURBED / place) for place, x in enumerate(inputs, start=1)
+                None if x is None else perturbed(x, generator, sign / place)
+                for place, x in enumerate(inputs, start=1)
             ]
             moved = max(moved, float(np.nanmax(np.abs(compute(changed) - wanted), initial=0.0)))
         return bool(float(np.nanmax(np.abs(got - wanted), initial=0.0)) <= times * moved)
 
 
-def _changed(x: Array | None, generator: np.random.Generator, part: float) -> Array | None:
-    if x is None or x.dtype != np.float64:
+def perturbed(x: Array, generator: np.random.Generator, times: float) -> Array:
+    """Return floats of which each is changed by so many times a few roundings of float32, up or down; others
+    unchanged."""
+    if not is_float(x.dtype):
         return x
     signs: Array = generator.choice(np.array([-1.0, 1.0]), x.shape)
-    return x * (1.0 + part * signs)
+    return (x * (1.0 + times * _PERTURBED * signs)).astype(x.dtype)

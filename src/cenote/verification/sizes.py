@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.core.errors import FAULTS, CenoteError
-from cenote.core.types import Array, is_float
+from cenote.core.types import Array
 from cenote.graph.graph import Graph
 from cenote.models.model import Model
 from cenote.passes.specialize import specialize
 from cenote.runtime.signature import Signature
-from cenote.verification.errors import relative_error, relative_error_to
+from cenote.verification.errors import perturbed, relative_error, relative_error_to
 from cenote.verification.found import Divergence, Shapes, SizesRun, ValueErrors
 from cenote.verification.peers import open_peer
 from cenote.verification.spill import Spill
@@ -29,9 +29,7 @@ from cenote.verification.stream import Feed, RecordedValues, Subject
 _BUDGET = 64 << 20
 # Networks that halve their maps five times need sizes that are multiples of this.
 _LARGEST_STEP = 32
-# Relative change of each input, as in `errors`. The outputs of two correct plans may differ by so many times its
-# effect.
-_PERTURBED = 4 * 2.0**-24
+# The outputs of two correct plans may differ by so many times the effect of a rounding of the inputs.
 _TIMES = 4.0
 
 
@@ -190,14 +188,7 @@ class Sizes:
         moved = dict.fromkeys(ours, 0.0)
         for sign in (1, -1):
             generator = np.random.default_rng(0)
-            changed = {name: _changed(array, sign, generator) for name, array in feed.items()}
+            changed = {name: perturbed(array, generator, sign) for name, array in feed.items()}
             others = self._outputs(changed)
             moved |= {name: max(moved[name], relative_error(others[name], ours[name])) for name in ours}
         return moved
-
-
-def _changed(array: Array, sign: int, generator: np.random.Generator) -> Array:
-    if not is_float(array.dtype):
-        return array
-    signs = generator.choice(np.array([-1.0, 1.0]), array.shape)
-    return (array * (1 + sign * _PERTURBED * signs)).astype(array.dtype)
