@@ -14,7 +14,7 @@ import pytest
 import cenote
 from bench import source_cases
 from cenote.diagnosis.tried import Tried
-from cenote.profile.data import Treatment
+from cenote.profile.fields import Treatment
 from tests.diagnosis.causes.models import model, noise
 from tests.profile.samples import ROOFS
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from cenote.core.types import Array, Declared
 from cenote.diagnosis.context import Context, Difference
-from cenote.profile.data import Accounts, Profile, StepStats
+from cenote.profile.data import Profile
 from cenote.profile.environment import Environment
+from cenote.profile.fields import Accounts, StepStats
 from cenote.runtime.signature import Signature
 from tests.profile.samples import ROOFS
 

@@ -13,7 +13,7 @@ import pytest
 from cenote.core.errors import UnsupportedError
 from cenote.diagnosis.diagnose import diagnose
 from cenote.diagnosis.registry import CAUSES
-from cenote.profile.data import Rival
+from cenote.profile.fields import Rival
 from cenote.runtime import threads
 from tests.diagnosis.profiles import GAIN, INPUTS, NO_GAIN, FakeModel, Known, profile, step
 

@@ -16,7 +16,8 @@ from cenote.diagnosis import treat as module
 from cenote.diagnosis.context import Difference
 from cenote.diagnosis.diagnose import Diagnosis
 from cenote.diagnosis.treat import largest_difference, treat
-from cenote.profile.data import Finding, Profile, Treatment
+from cenote.profile.data import Profile
+from cenote.profile.fields import Finding, Treatment
 from tests.diagnosis.profiles import GAIN, INPUTS, NO_GAIN, FakeModel, profile, step
 
 GAINS = (3.0, 4.0, 5.0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cenote.profile.data import Accounts, ArenaBlock, Finding, Profile, Rival, Span, StepStats, Treatment
+from cenote.profile.data import Profile
 from cenote.profile.environment import Environment
+from cenote.profile.fields import Accounts, ArenaBlock, Finding, Rival, Span, StepStats, Treatment
 from cenote.profile.roofs import BandwidthRoof, BarrierRoof, ComputeRoof, Measured, Roofs
 
 ROOFS = Roofs(

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from cenote.core.errors import ArgumentError
-from cenote.profile.data import Accounts, ArenaBlock, Finding, Profile, Span, StepStats
+from cenote.profile.data import Profile
 from cenote.profile.environment import Environment
+from cenote.profile.fields import Accounts, ArenaBlock, Finding, Span, StepStats
 from cenote.profile.roofs import Roofs
 from tests.profile.samples import PROFILE, ROOFS
 

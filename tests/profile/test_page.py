@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from cenote.profile.data import Profile, Span
+from cenote.profile.data import Profile
+from cenote.profile.fields import Span
 from cenote.profile.pictures import joined
 from tests.profile.samples import PROFILE, STEP
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from cenote.core.errors import CenoteError
 from cenote.core.types import Array
-from cenote.profile.data import Finding, Profile, StepStats, Treatment
+from cenote.profile.data import Profile
+from cenote.profile.fields import Finding, StepStats, Treatment
 from cenote.runtime.threads import teams_are_taken
 from cenote.stages.runnable import RunnableModel
 

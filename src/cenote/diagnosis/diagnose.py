@@ -16,7 +16,8 @@ from cenote.diagnosis.gains import at_best
 from cenote.diagnosis.registry import CAUSES
 from cenote.diagnosis.show import html_of, text_of
 from cenote.diagnosis.tried import Tried
-from cenote.profile.data import Finding, Profile
+from cenote.profile.data import Profile
+from cenote.profile.fields import Finding
 from cenote.profile.measure import by_name, profile
 from cenote.profile.steps import roofs_together
 from cenote.stages.runnable import RunnableModel

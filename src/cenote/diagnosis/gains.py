@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cenote.profile.data import Profile, StepStats
+from cenote.profile.data import Profile
+from cenote.profile.fields import StepStats
 from cenote.runtime.program import even_grains, most_items
 
 Gain = tuple[float, float, float]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from cenote.diagnosis.causes import compute, memory, schedule, surroundings
 from cenote.diagnosis.context import Context
-from cenote.profile.data import Finding
+from cenote.profile.fields import Finding
 
 
 @dataclass(frozen=True)

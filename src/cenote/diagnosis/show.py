@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from cenote.diagnosis.tried import Tried
-from cenote.profile.data import Finding, Profile
+from cenote.profile.data import Profile
+from cenote.profile.fields import Finding
 from cenote.profile.table import head, milliseconds
 
 

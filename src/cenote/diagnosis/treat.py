@@ -15,7 +15,7 @@ from cenote.core.types import Array
 from cenote.diagnosis.context import paired
 from cenote.diagnosis.diagnose import Diagnosis
 from cenote.diagnosis.tried import Tried
-from cenote.profile.data import Finding, Treatment
+from cenote.profile.fields import Finding, Treatment
 from cenote.profile.measure import by_name
 from cenote.stages.runnable import RunnableModel
 

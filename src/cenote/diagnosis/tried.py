@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cenote.profile.data import Treatment
+from cenote.profile.fields import Treatment
 
 
 @dataclass(frozen=True)

@@ -51,20 +51,14 @@ class Collected:
     def joined(pieces: Sequence[Collected]) -> Collected:
         """Join several batches of calls."""
         moved = [piece.migrations for piece in pieces if piece.migrations is not None]
-        names = ("wall", "host", "kernels", "waits", "driver", "begins")
-        wall, host, kernels, waits, driver, begins = (
-            np.concatenate([getattr(piece, name) for piece in pieces]) for name in names
-        )
         met = [piece.denormals for piece in pieces if piece.denormals is not None]
         return Collected(
-            wall,
-            host,
-            kernels,
-            waits,
-            driver,
-            begins,
-            sum(moved) if moved else None,
-            np.concatenate(met) if len(met) == len(pieces) else None,
+            **{
+                name: np.concatenate([getattr(piece, name) for piece in pieces])
+                for name in ("wall", "host", "kernels", "waits", "driver", "begins")
+            },
+            migrations=sum(moved) if moved else None,
+            denormals=np.concatenate(met) if len(met) == len(pieces) else None,
         )
 
     @property

@@ -8,33 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cenote.profile.events import trace_events
-from cenote.profile.fields import (
-    Accounts,
-    ArenaBlock,
-    Finding,
-    Kind,
-    ProfileFields,
-    Rival,
-    Span,
-    StepStats,
-    Treatment,
-)
+from cenote.profile.fields import ProfileFields
 from cenote.profile.page import fragment, page
 from cenote.profile.plain import from_plain, to_plain
 from cenote.profile.table import TOP, table
-
-__all__ = [
-    "SCHEMA",
-    "Accounts",
-    "ArenaBlock",
-    "Finding",
-    "Kind",
-    "Profile",
-    "Rival",
-    "Span",
-    "StepStats",
-    "Treatment",
-]
 
 SCHEMA = "cenote.profile/1"
 

@@ -20,8 +20,9 @@ from cenote.core.target import processor
 from cenote.core.types import Array, Declared
 from cenote.core.version import __version__
 from cenote.profile.collect import Collected, collect
-from cenote.profile.data import Accounts, ArenaBlock, Profile, Span
+from cenote.profile.data import Profile
 from cenote.profile.environment import Environment, Watch
+from cenote.profile.fields import Accounts, ArenaBlock, Span
 from cenote.profile.measure_roofs import clock_ghz, roofs
 from cenote.profile.recording import RecordedProgram, recorded_copy
 from cenote.profile.roofs import Roofs

@@ -18,20 +18,10 @@ from cenote.codegen import jit
 from cenote.codegen.values import Scalar
 from cenote.core.target import cache_sizes
 from cenote.core.types import Array, TensorType
+from cenote.kernels import machine
 from cenote.kernels.base import Call, KernelSpec
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher
-from cenote.kernels.machine import (
-    CHAINS,
-    LINKS,
-    UNROLLED,
-    ChainSpec,
-    CopySpec,
-    MultiplyAddSpec,
-    NothingSpec,
-    ReadSpec,
-    UpdateSpec,
-)
 from cenote.profile.collect import tick_of
 from cenote.runtime.memory import aligned_bytes, available_bytes
 from cenote.runtime.program import Program
@@ -49,6 +39,9 @@ _PAGES = 2048
 _APART = 0.05
 # Part of the time during which chunks have to run at the same time.
 _TOGETHER = 0.8
+
+
+_Moving = machine.ReadSpec | machine.CopySpec | machine.UpdateSpec
 
 
 @dataclass(frozen=True)
@@ -93,47 +86,55 @@ class Bench:
     def multiply_adds(self, dtype: str) -> list[float]:
         """Return 1e9 operations per second."""
         lanes = self.target.lanes(dtype)
-        rounds = int(TRY * 3e9 / CHAINS)
-        spec = MultiplyAddSpec(Scalar.of(dtype).name)
+        rounds = int(TRY * 3e9 / machine.CHAINS)
+        spec = machine.MultiplyAddSpec(Scalar.of(dtype).name)
         task = _Task(spec, (Slot(SlotKind.INPUT, 0), Slot(SlotKind.OUTPUT, 0), rounds), TRIES)
-        return self._rates(task, self._small(dtype), 2.0 * lanes * CHAINS * rounds * self.threads)
+        return self._rates(task, self._small(dtype), 2.0 * lanes * machine.CHAINS * rounds * self.threads)
 
     def read(self, level: Level) -> list[float]:
         """Return 1e9 bytes per second."""
         ways = (False, True) if level.name in ("L3", "memory") else (False,)
-        return max((self._moved(level, size, ReadSpec(way)) for size in level.sizes for way in ways), key=max)
+        return max(
+            (self._moved(level, size, machine.ReadSpec(way)) for size in level.sizes for way in ways), key=max
+        )
 
     def copy(self, level: Level) -> list[float]:
         """Return 1e9 bytes per second, read and written. In the near caches the copy is also tried in place, which is
         a seventh faster there, and common in steps. Beyond them a copy in place is nearly twice as fast, since no
         lines are fetched to be overwritten; that would be a bound that no other step comes near."""
-        specs = (CopySpec(), UpdateSpec()) if level.name in ("L1", "L2") else (CopySpec(),)
+        specs = (
+            (machine.CopySpec(), machine.UpdateSpec())
+            if level.name in ("L1", "L2")
+            else (machine.CopySpec(),)
+        )
         return max((self._moved(level, size, spec) for size in level.sizes for spec in specs), key=max)
 
-    def _moved(self, level: Level, nbytes: int, spec: ReadSpec | CopySpec | UpdateSpec) -> list[float]:
-        block = UNROLLED * self.target.vector_bytes * 2
+    def _moved(
+        self, level: Level, nbytes: int, spec: machine.ReadSpec | machine.CopySpec | machine.UpdateSpec
+    ) -> list[float]:
+        block = machine.UNROLLED * self.target.vector_bytes * 2
         nbytes = max(block, nbytes // block * block)
         rounds = max(1, int(TRY * 60e9) // nbytes)
         if level.name != "memory":
             memory = _written(nbytes * self.threads)
         else:
             memory = self._kept = _written(nbytes * self.threads) if self._kept is None else self._kept
-        result = (Slot(SlotKind.OUTPUT, 0),) if isinstance(spec, ReadSpec) else ()
-        ways = 2 if isinstance(spec, UpdateSpec) else 1
+        result = (Slot(SlotKind.OUTPUT, 0),) if isinstance(spec, machine.ReadSpec) else ()
+        ways = 2 if isinstance(spec, machine.UpdateSpec) else 1
         words = (Slot(SlotKind.INPUT, 0), *result, nbytes // 4, rounds)
         tries = TRIES if level.name != "memory" else FEW_TRIES
         return self._rates(_Task(spec, words, tries), memory, float(ways * nbytes) * rounds * self.threads)
 
     def barrier(self) -> list[float]:
         """Return the microseconds of a step without work."""
-        spans = self._spans(_Task(NothingSpec(), (), TRIES), self._small("float32"), _BARRIERS)
+        spans = self._spans(_Task(machine.NothingSpec(), (), TRIES), self._small("float32"), _BARRIERS)
         return [span / 1e3 / _BARRIERS for span in spans]
 
     def clock(self) -> list[float]:
         """Return the cycles per nanosecond."""
-        rounds = int(TRY * 3e9 / 2 / LINKS)
-        task = _Task(ChainSpec(), (Slot(SlotKind.INPUT, 0), Slot(SlotKind.OUTPUT, 0), rounds), TRIES)
-        return self._rates(task, self._small("int64"), 2.0 * LINKS * rounds)
+        rounds = int(TRY * 3e9 / 2 / machine.LINKS)
+        task = _Task(machine.ChainSpec(), (Slot(SlotKind.INPUT, 0), Slot(SlotKind.OUTPUT, 0), rounds), TRIES)
+        return self._rates(task, self._small("int64"), 2.0 * machine.LINKS * rounds)
 
     def _small(self, dtype: str) -> Array:
         return np.full(max(64, self.threads), 0.5 if dtype.startswith("f") else 3, dtype)
@@ -176,7 +177,10 @@ class Bench:
         """Return the nanoseconds of a tick: the median slope between calls that are `_APART` seconds apart. From
         tries a millisecond apart it was off by up to 70 %, where the system took the CPU away between two
         readings."""
-        with self._recorded(_Task(NothingSpec(), (), 2 * TRIES), self._small("float32")) as (recorder, call):
+        with self._recorded(_Task(machine.NothingSpec(), (), 2 * TRIES), self._small("float32")) as (
+            recorder,
+            call,
+        ):
             for turn in range(2 * TRIES):
                 if turn == TRIES:
                     time.sleep(_APART)

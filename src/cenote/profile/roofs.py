@@ -95,8 +95,3 @@ class Roofs:
             before = max(before, room)
         seconds = sum(part for part, _ in parts)
         return seconds * count / max(threads, count), max(parts)[1]
-
-    def barrier_us(self, threads: int) -> float | None:
-        """Return the microseconds for so many threads."""
-        measured = {each.threads: each.us.value for each in self.barriers}
-        return measured[min(measured, key=lambda count: (abs(count - threads), count))] if measured else None

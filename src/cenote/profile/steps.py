@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
 from cenote.compiler.report import StepDescription
 from cenote.core.types import Array
 from cenote.profile.collect import Collected
-from cenote.profile.fields import Kind, Rival, StepStats
+from cenote.profile.fields import Rival, StepStats
 from cenote.profile.recording import RecordedProgram
 from cenote.profile.roofs import Roofs
 
 # Number of blocks of calls, one after another.
 _BLOCKS = 8
+# Fields that a step has of the plan's description.
+_OF_THE_PLAN = (
+    *("kind", "node", "op", "algorithm", "output", "kernel", "items", "grain", "reason", "dtype"),
+    *("operations", "executed_operations", "read_bytes", "written_bytes"),
+)
 
 
 @dataclass(frozen=True)
@@ -110,11 +114,7 @@ def step_stats(
                 StepStats(
                     index=at,
                     stage=part.stage,
-                    kind=cast(Kind, description.kind),
-                    node=description.node,
-                    op=description.op,
-                    algorithm=description.algorithm,
-                    output=description.output,
+                    **{name: getattr(description, name) for name in _OF_THE_PLAN},
                     ms=float(ms[at]),
                     share=float(ms[at]) / latency,
                     kernels_ms=float(mean["kernels"][at]),
@@ -125,15 +125,6 @@ def step_stats(
                     low_ms=float(low[at]),
                     mad_ms=float(deviation[at]),
                     blocks_ms=tuple(float(block[at]) for block in blocks),
-                    kernel=description.kernel,
-                    items=description.items,
-                    grain=description.grain,
-                    reason=description.reason,
-                    dtype=description.dtype,
-                    operations=description.operations,
-                    executed_operations=description.executed_operations,
-                    read_bytes=description.read_bytes,
-                    written_bytes=description.written_bytes,
                     bytes=description.read_bytes + description.written_bytes,
                     estimate_ms=description.seconds * 1e3 if description.seconds else None,
                     bound=bound,

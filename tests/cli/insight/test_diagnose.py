@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import cenote
-from cenote.profile.data import Finding, Treatment
+from cenote.profile.fields import Finding, Treatment
 from tests.cli.conftest import Command
 from tests.diagnosis.causes.models import convolution
 from tests.diagnosis.profiles import GAIN, NO_GAIN

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cenote.profile.data import StepStats
+from cenote.profile.fields import StepStats
 from tests.diagnosis.causes.models import convolution
 from tests.diagnosis.causes.sample import Pair, Sample
 

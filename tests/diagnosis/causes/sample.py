@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cenote.core.types import Array
-from cenote.profile.data import StepStats
+from cenote.profile.fields import StepStats
 
 
 def _as_it_is(step: StepStats) -> StepStats:

@@ -6,7 +6,7 @@ import re
 
 from cenote.diagnosis.context import Context, certain, refused_for_type
 from cenote.diagnosis.gains import at_best, gain
-from cenote.profile.data import Finding, StepStats, Treatment
+from cenote.profile.fields import Finding, StepStats, Treatment
 
 # Part of the roof: a step further away is bound by something else.
 NEAR = 0.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cenote.diagnosis.context import Context, certain
 from cenote.diagnosis.gains import at_best, gain
-from cenote.profile.data import Finding, Treatment
+from cenote.profile.fields import Finding, Treatment
 
 # Part of the roof: a step further away is bound by something else.
 NEAR = 0.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cenote.diagnosis.context import Context, certain, refused_for_type
 from cenote.diagnosis.gains import by_pieces, gain, lost_by_pieces
-from cenote.profile.data import Finding, Treatment
+from cenote.profile.fields import Finding, Treatment
 
 ONE_THREAD = Treatment(threads=1)
 # Time of the slowest thread, relative to the mean.

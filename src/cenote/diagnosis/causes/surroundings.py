@@ -7,7 +7,7 @@ import numpy as np
 from cenote.codegen import cache
 from cenote.core import settings
 from cenote.diagnosis.context import Context, certain
-from cenote.profile.data import Finding, Treatment
+from cenote.profile.fields import Finding, Treatment
 
 # Cores that must be missing.
 FEW_CORES = 0.25
