@@ -71,7 +71,7 @@ def clear(
 
 
 def _span(files: Sequence[cenote.CachedFile]) -> str:
-    """When the first and the last of them were used."""
+    """Time since the first and the last use of the files; "" for none."""
     if not files:
         return ""
     first, last = (_ago(pick(each.used for each in files)) for pick in (min, max))

@@ -19,22 +19,22 @@ _BIG = 1 << 20
 
 
 def out() -> Console:
-    """Standard output: answers."""
+    """Return the console of standard output, for results."""
     return Console(highlight=False)
 
 
 def err() -> Console:
-    """Standard error: what is going on, and what went wrong."""
+    """Return the console of standard error, for progress and errors."""
     return Console(stderr=True, highlight=False)
 
 
 def say(text: str) -> None:
-    """A line of plain text on standard output, never wrapped, so that it can be searched and cut."""
+    """Print a line of plain text on standard output, never wrapped, so that it can be searched and cut."""
     typer.echo(text)
 
 
 def say_json(content: Any) -> None:
-    """As JSON that every reader takes: without NaN and infinities, which have no word there."""
+    """Print JSON on standard output. Raises ValueError for NaN and infinities, which JSON does not have."""
     typer.echo(json.dumps(content, indent=2, allow_nan=False))
 
 
@@ -45,7 +45,7 @@ def terminal_width() -> int | None:
 
 
 def say_within(text: str, width: int | None) -> None:
-    """Lines, wrapped where they are longer than a terminal is wide; what follows stands further right."""
+    """Print lines, wrapped at the width of a terminal, with continuations indented."""
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()) + 4)
         wrapped = textwrap.wrap(line, width, subsequent_indent=indent) if width is not None else []
@@ -54,8 +54,8 @@ def say_within(text: str, width: int | None) -> None:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """A bar on the terminal while a model is loaded: it sways until kernels are compiled, then it counts them.
-    Nothing where nobody looks."""
+    """Show a bar on the terminal while a model is loaded: it pulses until kernels are compiled, then it counts them.
+    Print nothing where standard error is no terminal."""
     console = err()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -109,6 +109,6 @@ def _half_blocks(rows: NDArray[Any]) -> Text:
 
 
 def _shades(rows: NDArray[Any]) -> Text:
-    """Without colour: one character per pair of pixels, the denser the brighter."""
+    """Picture without colours: one character per pair of pixels, denser for brighter pixels."""
     levels = rows.astype(np.float64).mean(axis=0) / 256 * len(SHADES)
     return Text("".join(SHADES[int(level)] for level in levels))

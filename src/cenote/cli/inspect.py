@@ -74,7 +74,7 @@ def _is_fixed(shape: tuple[int | str | None, ...] | None) -> bool:
 
 
 def _content(model: Path, loaded: cenote.Model) -> dict[str, Any]:
-    """All of it, for --json."""
+    """Return everything that the command prints, for --json."""
     plans = loaded.plans
     return {
         "file": str(model),
@@ -156,7 +156,7 @@ def _short(symbol: str) -> str:
 
 @contextlib.contextmanager
 def _compiled_anew() -> Iterator[None]:
-    """Past the cache of compiled models, which keeps no graphs; kernels come from the cache all the same."""
+    """Compile models in this context, as plans in the cache have no graphs. Kernels still come from the cache."""
     before = os.environ.get("CENOTE_PLAN_CACHE")
     os.environ["CENOTE_PLAN_CACHE"] = "0"
     try:

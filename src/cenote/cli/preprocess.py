@@ -1,4 +1,4 @@
-"""From a picture to the numbers a network takes.
+"""Conversion of pictures to the arrays that networks take.
 
 In this order: turn as the camera says, colours, resize, crop, multiply by `scale`, subtract `mean`, divide by `std`,
 axes. What is not given follows from the model's input: its size, its number of channels, its dtype.
@@ -58,7 +58,7 @@ class Preprocess:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """From a preprocessing file: the fields by name; numbers alone or in lists. Raises ValueError."""
+        """Return the settings in a preprocessing file: fields by name, numbers alone or in lists. Raises ValueError."""
         known = [field.name for field in fields(cls)]
         unknown = [key for key in values if key not in known]
         if unknown:
@@ -66,7 +66,7 @@ class Preprocess:
         return cls(**{key: _value(key, value) for key, value in values.items() if value is not None})
 
     def merged(self, flags: Mapping[str, Any]) -> Self:
-        """With the flags that were given on the command line."""
+        """Return these settings, with the flags of the command line in place of theirs."""
         return replace(self, **{key: value for key, value in flags.items() if value is not None})
 
 
@@ -93,7 +93,7 @@ class Pictures:
     color: Annotated[str | None, _option("rgb, bgr or gray (default: by the input).")] = None
 
     def settings(self) -> Preprocess:
-        """All of them together. Raises BadParameter."""
+        """Return the settings of all these options. Raises BadParameter."""
         flags = {
             **{name: size_flag(f"--{name}", getattr(self, name)) for name in ("size", "crop")},
             **{name: numbers_flag(f"--{name}", getattr(self, name)) for name in ("mean", "std")},

@@ -89,7 +89,7 @@ class Result:
 
 
 def _results(model: cenote.Model, runs: Runs, start: float) -> Iterator[Result]:
-    """Each run twice: the first of a shape compiles, and its time stands apart."""
+    """Run each input twice, and time the second run: the first of a shape compiles."""
     ready = 0.0
     for title, inputs in runs:
         with waiting(f"compiling for {title}"):
@@ -111,7 +111,7 @@ def _tell(result: Result, labels: tuple[str, ...], top: int | None, first: bool)
 def _data(
     path: Path, model: cenote.Model, results: Sequence[Result], labels: tuple[str, ...], top: int | None
 ) -> dict[str, Any]:
-    """All runs, for JSON."""
+    """Return all runs, for JSON."""
     return {
         "model": str(path),
         "threads": model.threads,

@@ -275,7 +275,7 @@ def _load(objects: Mapping[str, bytes]) -> dict[str, int]:
 def _tell_profiler(placed: Mapping[str, loader.Placed]) -> None:
     """Append to the map in which Linux perf looks up the names of generated code.
 
-    Its name is known to everybody who can write to /tmp: a link, or a file of another user, is not touched.
+    Every user can create a file of that name in /tmp, so a link or a file of another user is not touched.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with suppress(OSError), open(os.open(f"{PERF_FOLDER}/perf-{os.getpid()}.map", flags, 0o600), "a") as file:

@@ -47,7 +47,7 @@ class KernelSource(Protocol):
 
 
 def worth_processes(kernels: int) -> bool:
-    """Whether there are so many kernels that workers finish sooner."""
+    """Whether worker processes finish this number of kernels sooner than this process."""
     return kernels > _FEW and bool(sys.executable)
 
 
@@ -231,7 +231,7 @@ os.register_at_fork(after_in_child=_clocks.clear)
 
 @contextmanager
 def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
-    """Lend a worker for a while, or None."""
+    """Provide an idle worker within this context; None if there is none."""
     process = _taken()
     if process is None:
         yield None

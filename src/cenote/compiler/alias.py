@@ -1,4 +1,4 @@
-"""Analysis of which values share memory.
+"""Analysis of values that share memory.
 
 A view is its input's memory; inputs of a concat in place are parts of its output, outputs of a split parts of its
 input; an elementwise operator may write over an input that is not needed afterwards.
@@ -115,7 +115,7 @@ class SharedBuffers:
                 self.aliased.add(step)
 
     def _try_view(self, source: str, result: str) -> bool:
-        """Let both names mean the same memory, if that memory suits both."""
+        """Make both names share memory, if its layout suits both."""
         root, target = self.root(source)[0], self.buffers.get(result)
         if self.lanes.get(source, 0) != self.lanes.get(result, 0):
             # Where other values lie in either of them, their offsets count blocks or elements, not both.

@@ -231,7 +231,7 @@ def describe_plan(
 
 
 def _steps(schedule: Schedule, program: Program, origins: Sequence[StepOrigin]) -> Iterator[StepDescription]:
-    """Describe the steps. A program knows no graph: `origins` give the node of each step."""
+    """Describe the steps. A program has no graph: `origins` holds the node of each step."""
     operators: dict[int, str] = {}  # many nodes share one, and it takes 20 us to print
     values = _Values(schedule.graph)
     for step, origin in zip(program.steps, origins, strict=True):

@@ -73,7 +73,7 @@ class Decide(Protocol):
     def __call__(
         self, node: Node, types: Sequence[TensorType | None], rivals: Sequence[PricedLowering], /
     ) -> tuple[int, str] | None:
-        """Pick one of several rivals, the first being the cost model's choice, and say why; None leaves it at that."""
+        """Return one of several rivals, of which the cost model chose the first, and the reason; None: the first."""
 
 
 def _others(best: Lowering, ranked: Sequence[Lowering]) -> Estimates:

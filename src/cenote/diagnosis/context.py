@@ -114,13 +114,13 @@ def _is_hopeless(befores: Sequence[float], afters: Sequence[float]) -> bool:
 
 
 def _around_median(count: int, deviations: float) -> tuple[int, int]:
-    """Return places in an ordered sample between which the median lies, within so many standard deviations."""
+    """Return places in an ordered sample between which the median lies, within this number of standard deviations."""
     reach = round(deviations * count**0.5 / 2 + 0.5)
     return max(0, count // 2 - reach), min(count - 1, count // 2 + reach)
 
 
 def _turn(call: Callable[[], object], calls: int, warm: bool) -> float:
-    """Return the milliseconds of one of so many calls."""
+    """Return the mean milliseconds of a call."""
     if warm:
         call()
     begin = time.perf_counter_ns()

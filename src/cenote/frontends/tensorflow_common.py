@@ -61,7 +61,7 @@ class Site(Protocol):
         """Return the element type of output 0; `attribute` names it where the format has such an attribute."""
 
     def names(self, count: int) -> list[str]:
-        """Return names of so many outputs."""
+        """Return `count` names of outputs."""
 
     def pictures(self) -> ChannelsLast:
         """Return a builder of operators on pictures in the operator's order of axes."""

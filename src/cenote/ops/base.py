@@ -302,11 +302,11 @@ class Op(Exact):
         return given
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        """Native ways to compute it, if there are any. `inputs` have passed `infer`."""
+        """Lowerings to native code, none by default. `inputs` have passed `infer`."""
         return iter(())
 
     def aliases(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        """Ways to share memory instead of computing; by default those of a view."""
+        """Ways to share memory instead of computing; by default `Alias.VIEW` for operators that are views."""
         if self.view:
             absent = (None,) * (len(inputs) - 1)
             yield Lowering.shared(Alias.VIEW, (PLAIN, *absent), (PLAIN,))

@@ -70,7 +70,7 @@ class Reorder(Op):
             yield Lowering("copy_blocked", (blocked,), (blocked,), _bind_copy, copy)
 
     def _turned(self, x: TensorType, target: Target) -> Iterator[Lowering]:
-        """From maps whose channels lie last straight into blocks of channels, and back."""
+        """Yield conversions between maps with channels last and maps in blocks of channels, in one step."""
         if x.rank not in (3, 4, 5):
             return
         seconds, first = strided_seconds(2 * x.nbytes), channels_first_order(x.rank)

@@ -152,7 +152,7 @@ class InferenceSession:
         return self._inputs_meta
 
     def get_outputs(self) -> list[NodeArg]:
-        """Return the name, type and shape of each output, as far as they are known without a run."""
+        """Return the name, type and shape of each output, as far as the model declares them."""
         return self._outputs_meta
 
     def get_overridable_initializers(self) -> list[NodeArg]:

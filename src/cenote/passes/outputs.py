@@ -41,7 +41,7 @@ def own_outputs(graph: Graph) -> Graph:
 
 
 def forget_indices(graph: Graph) -> Graph:
-    """Let pools whose indices are never read make none.
+    """Replace pools whose indices are never read by pools without indices.
 
     %y, _ = max_pool[indices] %x         ->    %y = max_pool %x
     """

@@ -54,7 +54,7 @@ def widen(graph: Graph, doubles: bool = False) -> Graph:
 
 
 def _is_float(kind: TensorType | None, sizes: Collection[int]) -> bool:
-    """Whether the type is one of floats of so many bytes."""
+    """Whether the type is a float of this number of bytes."""
     return kind is not None and is_float(kind.dtype) and kind.dtype.itemsize in sizes
 
 

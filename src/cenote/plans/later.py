@@ -1,4 +1,4 @@
-"""Work in the background that nobody waits for: writing plans, which only later processes use.
+"""Background work without a waiting caller: writing plans, which only later processes use.
 
 Each piece of work has a thread, which begins when the piece is released, or two seconds after it was submitted: the
 first answer of a model releases its plan. (VGG-16 waited 4 s for its plan of 500 MB to be written, before it
@@ -66,7 +66,7 @@ class Later:
             raise GivenUp
 
     def wait(self, seconds: float) -> None:
-        """Wait until the work has been done, at most so many seconds."""
+        """Wait until the work has been done, at most this number of seconds."""
         if self._finished.acquire(timeout=max(0.0, seconds)):
             self._finished.release()
 
@@ -108,7 +108,7 @@ _guard = Guard()
 
 
 def later(name: str, work: Callable[[Later], None]) -> Later:
-    """Have `work` done by a thread; at once where the system cannot start one.
+    """Start `work` on a thread, or do it at once where the system cannot start one.
 
     Earlier work under the same name is superseded: it ends if it can, and the new work waits for it.
     """

@@ -105,7 +105,7 @@ class Measurement:
 def measure(
     model: RunnableModel, inputs: Mapping[str, Array], seconds: float, between: Call | None = None
 ) -> Measurement:
-    """Call a model for so many seconds."""
+    """Call a model for this number of seconds."""
     model.run(inputs)
     threads = threads_of(model)
     room = _ROOM
@@ -146,7 +146,7 @@ class _Session:
         return self.recorder.filled <= 1
 
     def measure(self, seconds: float, between: Call) -> Measurement:
-        """Make ordinary and recorded calls in turns for so many seconds."""
+        """Make ordinary and recorded calls in turns for this number of seconds."""
         self.recorder.settle()
         # Part of the log that one call fills.
         needed = self.recorder.filled

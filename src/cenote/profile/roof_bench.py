@@ -76,7 +76,7 @@ def levels(threads: int) -> Iterator[Level]:
 
 
 class Bench:
-    """Tasks on so many threads."""
+    """Benchmark tasks on a number of threads."""
 
     def __init__(self, threads: int) -> None:
         self.threads, self.target = threads, jit.host_target()

@@ -17,7 +17,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class ComputeRoof:
-    """Operations per second, in 1e9, of so many threads together that do nothing but multiply-adds (each counts 2)."""
+    """Operations per second, in 1e9, of all `threads` together in a loop of multiply-adds (each counts 2)."""
 
     dtype: str
     threads: int
@@ -26,8 +26,8 @@ class ComputeRoof:
 
 @dataclass(frozen=True)
 class BandwidthRoof:
-    """1e9 bytes per second of so many threads together, each repeatedly on `nbytes` of its own memory: for `read`
-    only, and for `copy` (bytes read and written both count). `level`: the cache that holds so much ("L1" … "memory"),
+    """1e9 bytes per second of all `threads` together, each repeatedly on `nbytes` of its own memory: `read` alone, and
+    `copy` (bytes read and bytes written both count). `level`: the cache that holds these bytes ("L1" … "memory"),
     `capacity`: bytes that all of these threads together may use in it (0: any)."""
 
     nbytes: int
@@ -40,7 +40,7 @@ class BandwidthRoof:
 
 @dataclass(frozen=True)
 class BarrierRoof:
-    """Microseconds of a step without work on so many threads, with the barrier behind it."""
+    """Microseconds of a step without work on `threads` threads, with the barrier behind it."""
 
     threads: int
     us: Measured
@@ -65,8 +65,8 @@ class Roofs:
     measured: float = 0.0
 
     def gigaops(self, dtype: str, threads: int) -> float | None:
-        """Return the limit for so many threads; None for a dtype that was not measured. For more threads than were
-        measured it is scaled up in proportion."""
+        """Return the limit for this number of threads; None for a dtype that was not measured. For more threads
+        than were measured it is scaled up in proportion."""
         measured = {each.threads: each.gigaops.value for each in self.compute if each.dtype == dtype}
         if not measured:
             return None

@@ -85,7 +85,7 @@ class GrowingBytes:
         self.array = self._range = np.empty(0, np.uint8)
 
     def grow(self, nbytes: int) -> None:
-        """Provide at least so many bytes; their old content is lost. Raises CapacityError as `aligned_bytes`."""
+        """Provide at least this number of bytes; their old content is lost. Raises CapacityError as `aligned_bytes`."""
         if nbytes < _HUGE or nbytes > self._range.nbytes:
             self.array = self._range = np.empty(0, np.uint8)  # freed before the new one is taken
             if nbytes < _HUGE:
@@ -127,7 +127,7 @@ def _mapped(nbytes: int, what: str) -> Array:
 
 
 def _require_available(nbytes: int, what: str) -> None:
-    """Raise CapacityError where the system does not have so many bytes."""
+    """Raise CapacityError where the system does not have this number of bytes."""
     if nbytes > available_bytes():
         raise CapacityError(
             f"{what}: needs {nbytes / 1e6:.0f} MB, only {available_bytes() / 1e6:.0f} MB are available"

@@ -65,14 +65,14 @@ class OutputMemory:
             return aligned_in(block, shape, dtype)
 
     def _make_room(self, nbytes: int) -> None:
-        """Forget the oldest blocks, so that with another of so many bytes the limit is kept."""
+        """Forget the oldest blocks until a block of this number of bytes fits the limit."""
         most = max(_KEPT, 2 * nbytes) - nbytes
         while self._blocks and sum(block.nbytes for block in self._blocks) > most:
             del self._blocks[0]
 
     @contextlib.contextmanager
     def off(self) -> Iterator[None]:
-        """Give all results fresh memory within this context."""
+        """Take fresh memory for all results within this context."""
         free, self._free = self._free, -1
         try:
             yield
@@ -80,7 +80,7 @@ class OutputMemory:
             self._free = free
 
     def clear(self) -> None:
-        """Forget all blocks: those that nobody holds go back to the system."""
+        """Forget all blocks; blocks without references are freed."""
         with self._guard.lock:
             self._blocks.clear()
 

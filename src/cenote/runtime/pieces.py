@@ -62,6 +62,6 @@ def helped(count: int, work: Callable[[int], None], least: int = 1) -> Iterator[
 
 
 def on_all_cores(count: int, work: Callable[[int], None], least: int = 1) -> None:
-    """Do the same, with this thread at work from the beginning."""
+    """Call `work(index)` for index 0 .. count - 1 on all cores, this thread included, as `helped` does."""
     with helped(count, work, least):
         pass

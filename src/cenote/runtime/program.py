@@ -1,4 +1,4 @@
-"""Program: plain data that says which kernels run, in which order, on which memory. It knows no graph.
+"""Program: plain data of which kernels run, in which order, on which memory. It does not refer to a graph.
 
 `Program` is shared and immutable; an `Instance` is one set of memory to run it on. Several Python threads that run a
 one-thread program at once get an instance each; on a team programs take turns, and one instance per team is enough.

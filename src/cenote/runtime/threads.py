@@ -64,7 +64,7 @@ class DriverAbi:
 
 
 def start_thread(function: Callable[..., object], arguments: tuple[object, ...]) -> bool:
-    """Start a thread that nobody waits for; False where the system has no room for one.
+    """Start a detached thread; return False where the system has no room for one.
 
     This is not `threading.Thread`, whose `start` waits for ever when the new thread finds no memory for its first
     frame.
@@ -131,7 +131,7 @@ class Team:
             return
 
     def reserve_scratch(self, nbytes: int) -> None:
-        """Give every thread at least so much scratch memory. The caller holds the lock."""
+        """Reserve at least this much scratch memory for every thread. The caller holds the lock."""
         if nbytes > self.stride:
             # 256 more: the threads' scratch must not share the low address bits (4 KiB aliasing).
             stride = -(-nbytes // 4096) * 4096 + 256
@@ -173,7 +173,7 @@ def resolve_threads(threads: int | None) -> int:
 
 
 def team(threads: int, abi: DriverAbi) -> Team:
-    """Return the process's first team of so many threads."""
+    """Return the process's first team with this number of threads."""
     first = _teams.get(threads)
     if first is None:
         with _teams_guard.lock:
@@ -213,7 +213,7 @@ def team_at_rest(threads: int, abi: DriverAbi) -> Team:
 
 
 def teams_are_taken(threads: int) -> bool:
-    """Whether a run on so many threads would have to wait: all teams that the cores hold are in a run."""
+    """Whether a run on this number of threads would have to wait because every team is in a run."""
     first = _teams.get(threads)
     if first is None or len(first.family) < physical_cores() // threads:
         return False

@@ -74,5 +74,5 @@ class Workplaces:
         return place
 
     def give(self, place: Workplace) -> None:
-        """Give one back."""
+        """Return a workplace to the pool."""
         self._free.append(place)

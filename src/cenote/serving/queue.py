@@ -97,7 +97,7 @@ class RequestQueue:
             self._changed.notify_all()
 
     def refuse(self) -> None:
-        """Give UnavailableError to all requests that wait."""
+        """Answer all requests in the queue with UnavailableError."""
         with self._changed:
             refused, self._waiting = self._waiting, deque()
         for each in refused:

@@ -42,7 +42,7 @@ class Axis:
         self._cuts: dict[int, AxisCut] = {}
 
     def span(self, outputs: int, padded: bool = False) -> int:
-        """Return the most inputs that so many neighbouring outputs read, wherever they lie; more outputs never read
+        """Return the most inputs that `outputs` neighbours read, at any position; more outputs never read
         fewer."""
         key = outputs, padded
         if key not in self._spans:

@@ -21,7 +21,7 @@ def tensorflow_or_keras(subject: Subject) -> Peer:
 
 
 class TensorFlow:
-    """Every value of a frozen graph, of a SavedModel (its functions inlined) and of a graph with its checkpoint."""
+    """Engine for every value of a frozen graph, a SavedModel (functions inlined) or a graph with its checkpoint."""
 
     def __init__(self, subject: Subject) -> None:
         import tensorflow as tf  # type: ignore[import-untyped]  # optional

@@ -85,7 +85,7 @@ class DeformedSpec(KernelSpec):
     def _note(
         self, k: Kernel, tap: Value, place: Value, moved: Pointer, offsets: Pointer, weights: Pointer
     ) -> None:
-        """Note where one output place reads: the window's tap, displaced along each axis."""
+        """Store the offsets and weights that one output place reads: the window's tap, displaced along each axis."""
         n, places, steps = k.number, list[Value](), list[Value]()
         for axis in reversed(range(self.rank)):
             step, tap = tap % n(f"window_{axis}"), tap // n(f"window_{axis}")

@@ -124,7 +124,7 @@ def algorithms_for(problem: ConvProblem) -> tuple[ConvolutionAlgorithm, ...]:
 
 
 def convolution_lowerings(problem: ConvProblem) -> Iterator[Lowering]:
-    """Ways to compute a convolution."""
+    """Yield the lowerings of a convolution."""
     if problem.is_constant:
         yield from _of_constants(problem)
     elif not problem.fused.pool:
@@ -142,7 +142,7 @@ def _of_constants(problem: ConvProblem) -> Iterator[Lowering]:
 
 
 def transposed_lowerings(problem: ConvProblem) -> Iterator[Lowering]:
-    """Ways to compute a transposed convolution."""
+    """Yield the lowerings of a transposed convolution."""
     if problem.is_constant:
         yield from _transposed_constants(problem)
     else:

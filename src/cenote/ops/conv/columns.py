@@ -54,7 +54,7 @@ def filter_product(
 
 
 def columns(problem: ConvProblem) -> Iterator[Lowering]:
-    """Serves plain tensors, whatever of the weights and the bias is known."""
+    """Yield the lowering of plain tensors as a product of columns, for constant weights and for those of a run."""
     shape, inputs, fused, target = problem.shape, problem.inputs, problem.fused, problem.target
     x, y = present(inputs[0]), TensorType(FLOAT32, (shape.n, shape.filters, *shape.out))
     pads = [pad for pair in shape.pads for pad in pair]

@@ -16,13 +16,13 @@ from cenote.ops.conv.problem import ConvProblem
 
 
 def depthwise(problem: ConvProblem) -> Iterator[Lowering]:
-    """Serves groups of one channel, and a convolution of one channel and one filter."""
+    """Yield the lowering of groups of one channel, and of a convolution of one channel and one filter."""
     if problem.lies_within and problem.shape.group_channels == 1:
         yield _within(problem, "depthwise")
 
 
 def grouped(problem: ConvProblem) -> Iterator[Lowering]:
-    """Serves groups of a few channels of which whole ones fill a vector."""
+    """Yield the lowering of groups of a few channels, where whole groups fill a vector."""
     if problem.lies_within and problem.shape.group_channels > 1:
         yield _within(problem, "grouped")
 

@@ -22,13 +22,13 @@ _WORTH_REGIONS = 0.8  # of the plain sum's taps
 
 
 def direct(problem: ConvProblem) -> Iterator[Lowering]:
-    """Serves groups that fill whole vectors, and one group of any size."""
+    """Yield the lowering of groups that fill whole vectors, and of one group of any size."""
     if not problem.joins:
         yield _direct(problem, "direct")
 
 
 def joined(problem: ConvProblem) -> Iterator[Lowering]:
-    """Serves the other groups, with zeros between them."""
+    """Yield the lowering of other groups, joined with zeros between them."""
     if problem.joins and not problem.local:
         yield _direct(problem, "direct_joined")
 
@@ -45,7 +45,7 @@ def _direct(problem: ConvProblem, name: str) -> Lowering:
 
 
 def regions(problem: ConvProblem) -> Iterator[Lowering]:
-    """Serves dilated convolutions of one group many of whose taps see padding."""
+    """Yield the lowering of dilated convolutions of one group with many taps in the padding."""
     if problem.joins and problem.local:
         return
     direct, target = problem.direct, problem.target
@@ -63,7 +63,7 @@ def regions(problem: ConvProblem) -> Iterator[Lowering]:
 
 
 def apart(problem: ConvProblem) -> Iterator[Lowering]:
-    """Serves groups that fill no whole vectors, each in blocks of its own."""
+    """Yield the lowering of groups that fill no whole vectors, each in blocks of its own."""
     shape, lanes, target, fused = problem.shape, problem.lanes, problem.target, problem.fused
     if not problem.joins or not (problem.local or shape.group_channels >= lanes):
         return
@@ -87,7 +87,7 @@ def apart(problem: ConvProblem) -> Iterator[Lowering]:
 
 
 def plain(problem: ConvProblem) -> Iterator[Lowering]:
-    """Serves few channels: reads the caller's plain tensor, padded into a temporary where there is padding."""
+    """Yield the lowering of few channels: it reads the plain tensor, padded into a temporary where there is padding."""
     shape, lanes, target = problem.shape, problem.lanes, problem.target
     if shape.channels >= lanes or shape.groups > 1:
         return

@@ -20,7 +20,7 @@ MOST_PHASES = 256  # calls of a transposed convolution: one per output phase, th
 
 
 def phases(problem: ConvProblem) -> Iterator[Lowering]:
-    """Serves one group, groups that fill whole vectors, and groups that lie within one."""
+    """Yield the lowering of one group, of groups that fill whole vectors, and of groups that lie within one."""
     if not _serves(problem):
         return
     within = _lies_within(problem)
@@ -43,7 +43,7 @@ def phases(problem: ConvProblem) -> Iterator[Lowering]:
 
 
 def apart(problem: ConvProblem) -> Iterator[Lowering]:
-    """Serves the other groups, each in blocks of its own."""
+    """Yield the lowering of other groups, each in blocks of its own."""
     if not _serves(problem) or _lies_within(problem) or _is_whole(problem):
         return
     shape, lanes, target, fused = problem.shape, problem.lanes, problem.target, problem.fused

@@ -47,8 +47,8 @@ def can_pool(shape: ConvShape) -> bool:
 
 
 def winograd(problem: ConvProblem) -> Iterator[Lowering]:
-    """Serves maps at least as large as a tile: where sizes are not known yet, by those at hand. Smaller maps are one
-    shorter tile. A 2x2 pool sees no odd last row or column."""
+    """Yield the lowering of maps at least as large as a tile, judged by the shapes at hand where sizes are open.
+    Smaller maps are one shorter tile. A 2x2 pool sees no odd last row or column."""
     pool = problem.fused.pool
     if problem.local or (pool and (problem.fused.residual is not None or problem.shape.rank != 2)):
         return

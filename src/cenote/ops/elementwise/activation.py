@@ -229,7 +229,7 @@ class Clip(Pointwise):
         return bounds
 
     def bounds_of(self, inputs: Sequence[TensorType | None]) -> Activation | None:
-        """This clip as an activation, if its bounds are known."""
+        """Clip as an activation, if its bounds are known."""
         bounds = []
         for index, (field, none) in enumerate(((self.low, -np.inf), (self.high, np.inf)), start=1):
             given = inputs[index] if index < len(inputs) else None

@@ -40,7 +40,7 @@ class Function:
         return self.name.is_native(types)
 
     def as_expression(self, output: TensorType) -> Expression:
-        """Itself as an expression of its operands."""
+        """Expression of the operands that computes this formula."""
         if isinstance(self.name, Expression):
             return self.name
         count = len(self.operands)

@@ -110,7 +110,7 @@ class TfIdfVectorizer(Op):
         return (TensorType(FLOAT32, (*x.shape[:-1], 1 + max(self.columns))),)
 
     def grams(self) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Each n-gram of the pool and its number."""
+        """Yield each n-gram of the pool and its number."""
         number, ends = 0, (*self.starts[1:], len(self.pool))
         for size, (start, end) in enumerate(zip(self.starts, ends, strict=True), 1):
             if not 0 <= start <= end <= len(self.pool) or (end - start) % size:
@@ -135,7 +135,7 @@ class TfIdfVectorizer(Op):
         return (found.reshape(y.shape).astype(np.float32),)
 
     def _runs(self, row: list[int]) -> Iterator[tuple[int, ...]]:
-        """Every run that is counted, as often as it is."""
+        """Yield every run that is counted, once per occurrence."""
         for size in range(self.shortest, self.longest + 1):
             for step in range(1, 2 + (self.most_skipped if size > 1 else 0)):
                 for start in range(len(row) - (size - 1) * step):

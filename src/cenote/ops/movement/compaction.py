@@ -27,7 +27,7 @@ def is_number(dtype: np.dtype[Any]) -> bool:
 
 @lru_cache(_KEPT)
 def counting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
-    """Gives what is not zero in each block."""
+    """Runner that counts the elements of each block that are not zero."""
     x, counts = TensorType(dtype, (size,)), TensorType(INT64, (blocks_of(size),))
     lowering = Lowering.of_call("count", (PLAIN,), (PLAIN,), count_call, pass_seconds(x.nbytes))
     return lowering_runner(lowering, (x,), (counts,), threads)
@@ -35,7 +35,7 @@ def counting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
 
 @lru_cache(_KEPT)
 def compacting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
-    """Takes elements, mask and offsets; fills what is let through."""
+    """Runner that takes elements, mask and offsets, and writes the elements under the mask."""
     x, mask = TensorType(dtype, (size,)), TensorType(np.dtype(bool), (size,))
     offsets = TensorType(INT64, (blocks_of(size) + 1,))
     lowering = Lowering.of_call("compact", (PLAIN,) * 3, (PLAIN,), compact_call, pass_seconds(2 * x.nbytes))
@@ -44,7 +44,7 @@ def compacting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
 
 @lru_cache(_KEPT)
 def locating(dtype: np.dtype[Any], shape: tuple[int, ...], threads: int) -> Runner:
-    """Takes elements and offsets; fills the coordinates, a row for each."""
+    """Runner that takes elements and offsets, and writes a row of coordinates for each element that is not zero."""
     x = TensorType(dtype, shape)
     offsets, y = TensorType(INT64, (blocks_of(x.size) + 1,)), TensorType(INT64, (x.size, x.rank))
     call = partial(coordinates_call, step=len(shape), axis_step=1)
@@ -61,7 +61,7 @@ def offsets_of(x: Array, threads: int) -> Array:
 
 
 def chosen(x: Array, mask: Array, threads: int) -> Array:
-    """The elements of a dense array where a dense mask of as many bools holds, as a list."""
+    """Elements of a dense array where a dense mask of the same size is true, as an array of one axis."""
     offsets = offsets_of(mask, threads)
     made = np.empty(int(offsets[-1]), x.dtype)
     if made.size:
@@ -80,7 +80,7 @@ def coordinates(x: Array, threads: int) -> Array:
 
 @lru_cache(_KEPT)
 def sorting(dtype: np.dtype[Any], size: int, threads: int) -> Runner | None:
-    """Gives the elements in rising order, equal ones as they were, and their places; None for lists too long."""
+    """Runner that sorts elements stably and returns their indices too; None for lists that are too long."""
     op, x = Ordered(0, False), TensorType(dtype, (size,))
     lowering = next(op.lowerings((x,), jit.host_target()), None)
     return None if lowering is None else lowering_runner(lowering, (x,), op.infer(x), threads)

@@ -140,7 +140,7 @@ class Pad(Op):
         fill: Array | None,
         target: Target,
     ) -> Iterator[Lowering]:
-        """Every place by where it comes from; `fill` is what the border holds that comes from nowhere."""
+        """Yield the lowering that looks up the source of each output place; `fill` is the constant of the border."""
         if not output.rank or not output.size:
             return
         changed = [axis for axis, pair in enumerate(pads) if pair != (0, 0)]
@@ -218,7 +218,7 @@ def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[int, ...]
 
 
 def _padded_by_index(x: Array, pads: list[tuple[int, int]], mode: str) -> Array:
-    """Each axis in turn, by the index of the element that every place takes."""
+    """Array padded axis by axis, by the index of the element that each output place takes."""
     for axis, (begin, end) in enumerate(pads):
         if begin or end:
             x = np.take(x, border_table(x.shape[axis], begin, end, mode, 1), axis=axis)

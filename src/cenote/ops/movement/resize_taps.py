@@ -1,4 +1,4 @@
-"""Which input places an output place of a resized axis reads, and with what weights.
+"""Taps of a resized axis: the input places that each output place reads, and their weights.
 
 The formulas are those of ONNX's Resize. Places are decided in float32, operation by operation as ONNX Runtime does it
 or, `by_step`, as PyTorch and TensorFlow do: place 3 of a map that shrinks by 0.3 is at 10 there, and at 9.99… in

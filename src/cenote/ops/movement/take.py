@@ -25,7 +25,7 @@ _LONGEST_ROW = 1 << 14  # elements: threads share rows, and rows have a table
 
 @dataclass(frozen=True)
 class Take(Op):
-    """Per axis a rule and a number: ("keep", 0), ("roll", shift), ("flip", 0), ("repeat", times each)."""
+    """Selection along each axis by a rule and a number: ("keep", 0), ("roll", shift), ("flip", 0), ("repeat", n)."""
 
     rules: tuple[tuple[str, int], ...]
 

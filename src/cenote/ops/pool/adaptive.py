@@ -51,7 +51,7 @@ class AdaptivePool(TapPool):
     dtypes: ClassVar[frozenset[DType]] = NUMBERS
 
     def bounds(self, shape: Sequence[int]) -> Bounds:
-        """Per axis, the half-open input range of each output."""
+        """Half-open input range of each output, per axis."""
         if self.ranges:
             return self.ranges
         spatial = spatial_of(shape, self.channels_last)
@@ -117,7 +117,7 @@ class AdaptiveMaxPool(ExtremePool, AdaptivePool):
     name: ClassVar[str] = "adaptive_max_pool"
 
     def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
-        """As AdaptivePool's; indices count within the part's own plane, whatever the rule of the whole."""
+        """Operator of a part, as `AdaptivePool.part`; its indices count within the part's own plane."""
         made = super().part(box, inputs)
         assert isinstance(made, AdaptiveMaxPool)
         return replace(made, index="plane")

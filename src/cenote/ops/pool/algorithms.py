@@ -197,7 +197,7 @@ class Pool:
 
 
 def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -> Iterator[Lowering]:
-    """Ways to compute a windowed pool with one input: on the arrays as they are, or blocked."""
+    """Yield the lowerings of a windowed pool with one input, on plain and on blocked arrays."""
     if not x.size or not y.size or (pool.index and x.size // x.shape[0] >= 1 << 31):
         return
     if _may_overflow(pool.reduction, x.dtype, [minimum(axis.window, axis.size) for axis in pool.axes]):
@@ -308,7 +308,7 @@ Axes = tuple[
 
 
 def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
-    """Which axes are planes, rows and columns, and where they lie.
+    """Axes of planes, rows and columns, and the layout in memory.
 
     Axes of one element are left out where the memory allows it, so that a column of 1000 rows is taken as a row. One
     whose size is not known yet stays.

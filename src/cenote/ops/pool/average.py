@@ -89,7 +89,7 @@ class AveragePool(SumOp, WindowPool):
         return (self.pooled(x),)
 
     def divisors(self, shape: tuple[int, ...]) -> list[Sequence[int]]:
-        """Per axis and output position, the factor of the divisor (all ones but one under
+        """Factor of the divisor per axis and output position (all ones but one under
         divisor_override).
         """
         axes = self.geometry(shape)

@@ -111,7 +111,7 @@ class BlurPool(MapOp):
         yield Lowering.of_call("blur", (PLAIN,), (PLAIN,), call, seconds, TOLERANCES[x.dtype.name])
 
     def _places(self, axis: AxisWindow) -> Array:
-        """Which element of x each position of the padded axis holds."""
+        """Index of the element of x at each position of the padded axis; OUTSIDE for zeros."""
         inner, beside = np.arange(axis.size), (axis.begin, axis.end)
         if self.border == "zeros":
             return np.pad(inner, beside, constant_values=OUTSIDE)

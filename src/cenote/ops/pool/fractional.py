@@ -126,7 +126,7 @@ class FractionalMaxPool(MapOp):
         )
 
     def starts(self, sample: Array, spatial: Sequence[int]) -> list[list[int]]:
-        """Per axis, where the windows of one plane start.
+        """Starts of the windows of one plane, per axis.
 
         Computed in the type of the samples, as PyTorch does: a step that falls on a whole number would land elsewhere
         in another precision.

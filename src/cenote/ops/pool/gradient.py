@@ -48,7 +48,7 @@ def _one_hot(chosen: Array, count: int) -> Array:
 
 
 def _max_slopes(op: Any, taps: Array, position: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """All of the gradient goes to the element whose index the pool gives."""
+    """Slopes of a maximum: 1 at the element whose index the pool returns, 0 elsewhere."""
     largest = not isinstance(op, MinPool)
     return _one_hot(extremum(taps, largest, op.nan), taps.shape[-1])
 
@@ -99,7 +99,7 @@ def _gem_slopes(op: GemPool, taps: Array, position: tuple[int, ...], shape: tupl
 
 
 def _median_slopes(op: MedianPool, taps: Array, position: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """To the middle element, or half to each of the middle two."""
+    """Slopes of a median: 1 at the middle element, or a half at each of the middle two."""
     order = np.argsort(taps, -1, kind="stable")
     count = taps.shape[-1]
     low, high = order[..., (count - 1) // 2], order[..., count // 2]
@@ -109,7 +109,7 @@ def _median_slopes(op: MedianPool, taps: Array, position: tuple[int, ...], shape
 def _stochastic_slopes(
     op: StochasticPool, taps: Array, position: tuple[int, ...], shape: tuple[int, ...]
 ) -> Array:
-    """To the element that was drawn; of the expectation, its derivative."""
+    """Slopes of a drawn element, 1 at that element; with `expected` the derivative of the expectation."""
     chances = probabilities(taps)
     if op.expected:
         total = np.maximum(taps, 0.0).sum(-1, keepdims=True)
@@ -151,7 +151,7 @@ class PoolGradient(Op):
     operands = ("grad_output", "input")
 
     def in_channels_last(self) -> Op | None:
-        """As the operator whose gradient it is."""
+        """Gradient of the operator with channels last; None if that does not exist."""
         forward = self.forward.in_channels_last()
         return None if forward is None else replace(self, forward=forward)
 

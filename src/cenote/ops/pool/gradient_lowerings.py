@@ -33,7 +33,7 @@ SCRATCH = 1 << 28  # bytes a thread may need; windows that need more are left to
 
 
 def gradient_lowerings(forward: Op, g: TensorType, x: TensorType, target: Target) -> Iterator[Lowering]:
-    """Ways to compute the gradient of `forward` for grad_output g and the input x."""
+    """Yield lowerings of the gradient of `forward` for grad_output g and the input x."""
     if not g.size or not x.size or not 1 <= x.rank - 2 <= 3:
         return
     if isinstance(forward, MaxPool | AdaptiveMaxPool | GlobalMaxPool):

@@ -76,7 +76,7 @@ def scatter_lowerings(
     channels_last: bool,
     rest: Layout | None,
 ) -> Iterator[Lowering]:
-    """Ways to send x (input 0) where the indices (input 1) say; `rest`: the layout of a third input."""
+    """Yield lowerings that write x (input 0) at the indices (input 1); `rest`: the layout of a third input."""
     x, indices = inputs[:2]
     assert x is not None
     assert indices is not None
@@ -108,7 +108,7 @@ def gather_lowerings(
     target: Target,
     channels_last: bool,
 ) -> Iterator[Lowering]:
-    """Ways to read from input 0 what each index (input 2) of a value (input 1) names: gradients of unpooling."""
+    """Yield lowerings that read input 0 at the index (input 2) of each value (input 1): gradients of unpooling."""
     g, x, _ = inputs
     assert g is not None
     assert x is not None

@@ -52,8 +52,8 @@ def range_lowerings(
     rounding: str = "even",
     accumulate: str | None = None,
 ) -> Iterator[Lowering]:
-    """Ways to pool ranges of the input, one (begin, end) per axis and output; `mean` divides by their sizes,
-    `accumulate` is what sums are taken in."""
+    """Yield lowerings that pool ranges of the input, one (begin, end) per axis and output; `mean` divides by their
+    sizes, `accumulate` names the type of sums."""
     if not x.size or not y.size:
         return
     if _may_overflow(
@@ -103,7 +103,7 @@ def _spatial(x: TensorType, channels_last: bool) -> tuple[int, ...]:
 def whole_map_lowerings(
     reduce: Reduce, x: TensorType, y: TensorType, target: Target, channels_last: bool = False
 ) -> Iterator[Lowering]:
-    """Ways to reduce every map to one value."""
+    """Yield lowerings that reduce every map to one value."""
     if not x.size:
         return
     for layout in layouts(channels_last, target):
@@ -131,7 +131,7 @@ def whole_map_lowerings(
 def summed_map_lowerings(
     kind: str, accumulate: str, x: TensorType, y: TensorType, target: Target, channels_last: bool = False
 ) -> Iterator[Lowering]:
-    """Ways to reduce every map of floats to a sum, mean or norm (a kind of kernels/reduction) as `accumulate` says."""
+    """Yield lowerings that reduce every map of floats to a sum, mean or norm (a kind of kernels/reduction)."""
     if not x.size:
         return
     for layout in layouts(channels_last, target):

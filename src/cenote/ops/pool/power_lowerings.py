@@ -85,8 +85,8 @@ def power_gradient(
     floor: float = 0.0,
     channels_last: bool,
 ) -> Iterator[Lowering]:
-    """The gradient of that: g * sum^(1 / p - 1) spreads over each window, times base(x)^(p - 1). `axes` have the
-    weights of windows beside that."""
+    """Yield the lowering of the gradient of `inner`'s norm: g * sum^(1 / p - 1) is spread over each window with the
+    weights in `axes`, then multiplied by base(x)^(p - 1)."""
     step = x.shape[-1] if channels_last else 1
     if inner is None or scratch_bytes(axes, step) > SCRATCH:
         return

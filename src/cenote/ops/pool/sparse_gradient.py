@@ -30,7 +30,7 @@ Gradient = Callable[[Any, Array, tuple[Array, ...]], Array]
 
 
 def _unpool(op: MaxUnpool, grad: Array, inputs: tuple[Array, ...]) -> Array:
-    """Each value reads the gradient where it was written; of equal indices only the last was."""
+    """Gradient at the place to which each value was written; of equal indices only the last value was written."""
     above, places = (channels_first(value, op.channels_last) for value in (grad, inputs[1]))
     plane = within_plane(places, above.shape, op.index)
     planes, count = above.shape[0] * above.shape[1], math.prod(plane.shape[2:])
@@ -173,7 +173,7 @@ class SparseGradient(Op):
     operands = ("grad_output", "inputs*")
 
     def in_channels_last(self) -> Op | None:
-        """As the operator whose gradient it is."""
+        """Gradient of the operator with channels last; None if that does not exist."""
         forward = self.forward.in_channels_last()
         return None if forward is None else replace(self, forward=forward)
 
@@ -198,7 +198,7 @@ class SparseGradient(Op):
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        """From the samples of the operators: those of float32 and moderate size."""
+        """Samples of the forward operators, those in float32 and of moderate size."""
         for kind in _GRADIENTS:
             for sample in kind.samples():
                 arrays = [value for value in sample.inputs if value is not None]

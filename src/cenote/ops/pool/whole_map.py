@@ -69,7 +69,7 @@ class GlobalPool(TapPool):
         return (Box(tuple(ranges)),)
 
     def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
-        """Itself: a part has fewer planes, each of them whole."""
+        """Operator of a part, the same: a part has fewer planes, each of them whole."""
         return self
 
 

@@ -46,7 +46,7 @@ class TapPool(MapOp):
         raise NotImplementedError(f"{type(self).__name__}.walk")
 
     def divisors(self, shape: tuple[int, ...]) -> Sequence[Sequence[int]]:
-        """Per axis and output position, a factor of the number that `combined` gets with the elements."""
+        """Factors per axis and output position, whose product is the `divisor` of `combined`; () for none."""
         return ()
 
     def combined(self, taps: Array, divisor: int) -> Array:
@@ -333,7 +333,7 @@ def check_rules(op: str, index: str, nan: str) -> None:
 
 
 def extremum(taps: Array, largest: bool = True, nan: str = "propagate") -> Array:
-    """Which tap of the last axis wins: the first of the largest, or the last NaN where NaN propagates."""
+    """Index of the extremum along the last axis: the first of equals, or the last NaN where NaN propagates."""
     ordered = comparable(taps)
     if not is_float(taps.dtype):
         winner: Array = ordered.argmax(-1) if largest else ordered.argmin(-1)

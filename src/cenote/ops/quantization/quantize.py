@@ -294,7 +294,7 @@ def _check_scale(
 
 
 def _float64(x: Array) -> Array:
-    """Any quantized type as float64; the smallest go by way of a type that NumPy converts."""
+    """Array of any quantized type as float64; NumPy converts the smallest types only by way of int8."""
     if x.dtype.name in SMALL_INTEGERS:
         x = x.astype(np.int8)
     elif x.dtype.kind not in "iufb":

@@ -202,7 +202,7 @@ def _kept_by_kernel(boxes: Array, scores: Array, most: int, overlap: float, limi
 
 @lru_cache(256)
 def _suppressing(size: int, most: int, overlap: float) -> Runner:
-    """Takes boxes from the best on; gives those kept and how many they are."""
+    """Runner that takes boxes, the best first, and returns the numbers of those kept and their count."""
     boxes, numbers = TensorType(FLOAT64, (size, 4)), TensorType(INT64, (size,))
     kept = TensorType(FLOAT64, (PARTS, size + SPARE))
     call = partial(suppress_call, most=most, threshold=overlap)

@@ -138,7 +138,7 @@ class RoiAlign(Op):
         return np.stack(terms), np.stack(weights), rows[:2], columns[:2]
 
     def samples_of(self, begin: Any, end: Any, bins: int, size: int, real: Any) -> tuple[Array, ...]:
-        """Along one axis, (bins, samples) arrays: lower and upper pixel of each sample, and their weights."""
+        """Lower and upper pixel of each sample along one axis and their weights, arrays of shape (bins, samples)."""
         extent = end - begin
         if not self.aligned:
             extent = max(extent, real(1))
@@ -212,8 +212,8 @@ class RoiAlign(Op):
 def align_gradient_lowerings(
     op: RoiAlign, inputs: Sequence[TensorType | None], target: Target
 ) -> Iterator[Lowering]:
-    """Ways to compute the gradient of means for inputs grad_output, x, rois, batch_indices; 16-bit floats, which would
-    be rounded box by box, are left to the reference."""
+    """Yield lowerings of the gradient of means for inputs grad_output, x, rois, batch_indices. 16-bit floats, which
+    would be rounded box by box, are left to the reference."""
     g, x, _, batches = (require(op.name, value, "input") for value in inputs)
     room = table_capacity(op.output, op.sampling_ratio, *x.shape[2:])
     if not g.size or x.dtype.itemsize < 4 or batches.dtype.kind != "i" or room > MOST_ENTRIES:

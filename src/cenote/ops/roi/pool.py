@@ -65,7 +65,7 @@ class RegionPool(Op):
             yield int(image), [int(corner) for corner in box]
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        """Boxes as they are, maps plain or (maxima) blocked."""
+        """Yield lowerings with plain boxes and plain maps, and blocked maps for maxima."""
         x, rois = self.arranged(inputs)
         (y,) = self.infer(*inputs)
         if not y.size:
@@ -87,7 +87,7 @@ class RegionPool(Op):
             )
 
     def operations(self, outputs: Types, x: TensorType, rois: TensorType) -> int:
-        """As if every region were the whole map."""
+        """Number of operations if every region were the whole map."""
         return rois.shape[0] * math.prod(x.shape[1:])
 
 

@@ -169,7 +169,7 @@ class _Recurrent(Op):
     def _sweep(
         self, x: Array, starts: list[Array], lengths: Array, backwards: bool, weights: _Weights
     ) -> tuple[Array, Array, Array]:
-        """All states, the last one and the last cell of one direction. A sample past its end keeps its state."""
+        """States of one direction, the last state and the last cell. A sample past its end keeps its state."""
         state, cell = starts
         y = np.zeros((*x.shape[:2], state.shape[1]))
         for time in reversed(range(x.shape[0])) if backwards else range(x.shape[0]):
