@@ -10,7 +10,7 @@ import pytest
 from tests.executed_pages import ROOT, apply, blocks, copied, python, section, touched
 
 PAGE = "where_to_change.md"
-ROW = re.compile(r"^\| (.+?) \| (`.+`) \| \[.+\]\((\w+\.md)?(?:#([\w-]+))?\) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (.+?) \| (`.+`.*) \| \[.+\]\((\w+\.md)?(?:#([\w-]+))?\) \|$", re.MULTILINE)
 ROWS = ROW.findall((ROOT / "docs" / PAGE).read_text(encoding="utf-8"))
 PROGRAMS = [code for order, code in blocks(PAGE) if order == "run"]
 
