@@ -13,6 +13,11 @@ from cenote.ops.checks import read
 O = TypeVar("O", bound=Op)
 
 
+def snake_case(onnx: str) -> str:
+    """The name in graphs of what ONNX calls `onnx`: in lower case with underscores."""
+    return re.sub("(?<!^)(?=[A-Z])", "_", onnx).lower()
+
+
 def operator(
     base: type[O],
     onnx: str,
@@ -22,7 +27,7 @@ def operator(
     attributes: Mapping[str, str] | None = None,
     **members: Any,
 ) -> type[O]:
-    """The operator that ONNX calls `onnx`: its name in graphs is the same in lower case with underscores.
+    """The operator that ONNX calls `onnx`; its name in graphs is the `snake_case`.
 
     `parameters` are float fields and their defaults, read from attributes of their names; `attributes` names those of
     the base's fields; `members` are what else its class holds. To be defined in the module of its base, under its ONNX
@@ -31,7 +36,7 @@ def operator(
     own = {
         "__doc__": meaning,
         "__module__": base.__module__,
-        "name": re.sub("(?<!^)(?=[A-Z])", "_", onnx).lower(),
+        "name": snake_case(onnx),
         "from_onnx": {onnx: lambda node: read(made, node, *(parameters or ()), **(attributes or {}))},
         "__annotations__": dict.fromkeys(parameters or (), "float"),
         **(parameters or {}),

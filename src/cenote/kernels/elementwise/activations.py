@@ -18,16 +18,12 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
 from cenote.core.target import Target
 from cenote.core.types import Array
+from cenote.kernels.elementwise.formula import ElementwiseFormula
 
 ROOT_HALF = 0.5**0.5
 ROOT_TWO_OVER_PI = 0.7978845608028654
 
 T = TypeVar("T")
-
-# Kinds of a handful of instructions each.
-SHORT = frozenset(
-    {"identity", "relu", "clip", "leaky_relu", "thresholded_relu", "hard_sigmoid", "hard_swish"}
-)
 
 Emit = Callable[[Kernel, Value, float, float], Value]
 Apply = Callable[[Array, float, float], Array]
@@ -60,12 +56,12 @@ class Activation:
 
     def emit(self, kernel: Kernel, value: Value) -> Value:
         """Append the instructions for a float scalar or vector and return the result."""
-        return KINDS[self.kind][0](kernel, value, self.alpha, self.beta)
+        return KINDS[self.kind].emit(kernel, value, self.alpha, self.beta)
 
     @property
     def is_long(self) -> bool:
         """Whether it takes so many instructions that several vectors should go through it together."""
-        return self.kind not in SHORT
+        return not KINDS[self.kind].is_short
 
     def emit_together(self, kernel: Kernel, values: Sequence[Value]) -> list[Value]:
         """Emit the activation of equal vectors, with alternating instructions.
@@ -83,7 +79,7 @@ class Activation:
     def apply(self, array: Array) -> Array:
         """Apply the function to a float64 array (other types compute in their own)."""
         with np.errstate(all="ignore"):
-            return KINDS[self.kind][1](array, self.alpha, self.beta)
+            return np.asarray(KINDS[self.kind].apply(array, self.alpha, self.beta))
 
     def __str__(self) -> str:
         shown = {"clip": f"({self.alpha:g},{self.beta:g})", "leaky_relu": f"({self.alpha:g})"}
@@ -184,56 +180,102 @@ def _apply_softplus(x: Array) -> Array:
     return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
 
-erf = np.vectorize(erf_of_one, otypes=[np.float64])
+_erf = np.vectorize(erf_of_one, otypes=[np.float64])
 
 
-# kind: (instructions on a value, NumPy on an array), both with alpha and beta
-KINDS: dict[str, tuple[Emit, Apply]] = {
-    "identity": (lambda k, v, a, b: v, lambda x, a, b: x),
-    "relu": (
+def erf(x: Array) -> Array:
+    """Gauss error function in NumPy."""
+    return np.asarray(_erf(x)) if x.size else x
+
+
+def _activation(
+    emit: Emit, apply: Apply, types: str = "fd", weight: int = 2, tolerance: float = 1e-6, **flags: bool
+) -> ElementwiseFormula:
+    """Return the formula of an activation: both functions take a value, alpha and beta."""
+    return ElementwiseFormula(emit, apply, types, weight, tolerance, **flags)
+
+
+KINDS: dict[str, ElementwiseFormula] = {
+    "identity": _activation(
+        lambda k, v, a, b: v, lambda x, a, b: x, "fdi?", 2, 0.0, exact=True, is_short=True
+    ),
+    "relu": _activation(
         lambda k, v, a, b: k.select(v < 0.0, k.constant(v.type, 0.0), v),
         lambda x, a, b: np.where(x < 0, 0, x),
+        "fdi",
+        1,
+        0.0,
+        exact=True,
+        is_short=True,
     ),
-    "leaky_relu": (
+    # Slope alpha below 0.
+    "leaky_relu": _activation(
         lambda k, v, a, b: k.select(v < 0.0, v * a, v),
         lambda x, a, b: np.where(x < 0, a * x, x),
-    ),  # slope alpha below 0
-    "thresholded_relu": (  # NaN gives 0
+        tolerance=2e-7,
+        is_short=True,
+    ),
+    # NaN gives 0.
+    "thresholded_relu": _activation(
         lambda k, v, a, b: k.select(v > a, v, k.constant(v.type, 0.0)),
         lambda x, a, b: np.where(x > a, x, 0),
+        tolerance=0.0,
+        is_short=True,
     ),
-    "clip": (clamp, _apply_clip),  # alpha..beta
-    "shrink": (_shrink, _apply_shrink),  # x + beta below -alpha, x - beta above alpha, else 0
-    "hard_sigmoid": (_hard_sigmoid, lambda x, a, b: _apply_clip(a * x + b, 0.0, 1.0)),
-    "hard_swish": (
+    # alpha..beta
+    "clip": _activation(clamp, _apply_clip, "fdi", 2, 0.0, is_short=True),
+    # x + beta below -alpha, x - beta above alpha, else 0
+    "shrink": _activation(_shrink, _apply_shrink, "fdi", weight=4),
+    "hard_sigmoid": _activation(
+        _hard_sigmoid, lambda x, a, b: _apply_clip(a * x + b, 0.0, 1.0), is_short=True
+    ),
+    "hard_swish": _activation(
         lambda k, v, a, b: v * _hard_sigmoid(k, v, 1.0 / 6.0, 0.5),
         lambda x, a, b: x * _apply_clip(x / 6.0 + 0.5, 0.0, 1.0),
+        weight=4,
+        is_short=True,
     ),
-    "softsign": (lambda k, v, a, b: v / (k.absolute(v) + 1.0), lambda x, a, b: x / (1.0 + np.abs(x))),
-    "sigmoid": (lambda k, v, a, b: math.sigmoid(k, v), lambda x, a, b: _apply_sigmoid(x)),
-    "silu": (lambda k, v, a, b: math.swish(k, v), lambda x, a, b: x * _apply_sigmoid(x)),
-    "swish": (lambda k, v, a, b: math.swish(k, v, a), lambda x, a, b: x * _apply_sigmoid(a * x)),
-    "tanh": (lambda k, v, a, b: math.tanh(k, v), lambda x, a, b: np.tanh(x)),
-    "elu": (
+    "softsign": _activation(
+        lambda k, v, a, b: v / (k.absolute(v) + 1.0), lambda x, a, b: x / (1.0 + np.abs(x)), weight=6
+    ),
+    "sigmoid": _activation(
+        lambda k, v, a, b: math.sigmoid(k, v), lambda x, a, b: _apply_sigmoid(x), weight=20
+    ),
+    "silu": _activation(
+        lambda k, v, a, b: math.swish(k, v), lambda x, a, b: x * _apply_sigmoid(x), weight=20
+    ),
+    "swish": _activation(
+        lambda k, v, a, b: math.swish(k, v, a), lambda x, a, b: x * _apply_sigmoid(a * x), weight=20
+    ),
+    "tanh": _activation(lambda k, v, a, b: math.tanh(k, v), lambda x, a, b: np.tanh(x), weight=20),
+    "elu": _activation(
         lambda k, v, a, b: k.select(v < 0.0, math.expm1(k, v) * a, v),
         lambda x, a, b: np.where(x < 0, a * np.expm1(x), x),
+        weight=20,
     ),
-    "selu": (
+    "selu": _activation(
         lambda k, v, a, b: k.select(v < 0.0, math.expm1(k, v) * a, v) * b,
         lambda x, a, b: b * np.where(x < 0, a * np.expm1(x), x),
+        weight=20,
     ),
-    "celu": (
+    "celu": _activation(
         lambda k, v, a, b: k.select(v < 0.0, math.expm1(k, v / a) * a, v),
         lambda x, a, b: np.where(x < 0, a * np.expm1(x / a), x),
+        weight=20,
     ),
-    "softplus": (lambda k, v, a, b: math.softplus(k, v), lambda x, a, b: _apply_softplus(x)),
-    "mish": (_mish, lambda x, a, b: x * np.tanh(_apply_softplus(x))),
-    "gelu": (
+    "softplus": _activation(
+        lambda k, v, a, b: math.softplus(k, v), lambda x, a, b: _apply_softplus(x), weight=40
+    ),
+    "mish": _activation(_mish, lambda x, a, b: x * np.tanh(_apply_softplus(x)), weight=60),
+    "gelu": _activation(
         lambda k, v, a, b: v * 0.5 * (math.erf(k, v * ROOT_HALF) + 1.0),
         lambda x, a, b: 0.5 * x * (1.0 + erf(x * ROOT_HALF)),
+        "f",
+        weight=25,
     ),
-    "gelu_tanh": (
+    "gelu_tanh": _activation(
         _gelu_tanh,
         lambda x, a, b: 0.5 * x * (1.0 + np.tanh(ROOT_TWO_OVER_PI * (x + 0.044715 * x * x * x))),
+        weight=25,
     ),
 }

@@ -17,12 +17,7 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import BOOL, F32, Scalar, Value
 from cenote.core.types import is_float
 from cenote.kernels.elementwise.conversions import cast
-from cenote.kernels.elementwise.functions import Number, emit_function, is_formula_of
-
-# Functions whose results are one of the operands, or exact in 16 bits when those are: nothing to round.
-_EXACT = frozenset(
-    {"identity", "relu", "max", "min", "neg", "abs", "where", "clamp", "max_scalar", "min_scalar"}
-)
+from cenote.kernels.elementwise.functions import FORMULAS, Number, emit_function, is_formula_of
 
 
 @dataclass(frozen=True)
@@ -94,6 +89,7 @@ def stored(value: Value, dtype: np.dtype[Any]) -> Value:
 
 
 def _rounded(value: Value, step: Step) -> Value:
-    if is_float(step.dtype) and step.dtype.itemsize < 4 and step.function not in _EXACT:
+    exact = step.function in FORMULAS and FORMULAS[step.function].exact
+    if is_float(step.dtype) and step.dtype.itemsize < 4 and not exact:
         return value.to(Scalar.of(step.dtype)).to(F32)
     return value

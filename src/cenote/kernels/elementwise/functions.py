@@ -1,12 +1,12 @@
 """Formulas of elementwise operators as instructions, by name; every activation kind is one too.
 
-A formula gets its operands in the type it computes in: float32 or float64, an integer type for those in `INTEGER`,
-one bit for those in `BOOLEAN`. Comparisons give one bit. NaN is passed on, except where IEEE 754 says otherwise.
+A formula gets its operands in the type it computes in: float32 or float64, an integer type, or one bit for bool.
+Comparisons give one bit. NaN is passed on, except where IEEE 754 says otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -15,52 +15,29 @@ import numpy as np
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import I32, Value
-from cenote.core.types import FLOAT64, is_float
+from cenote.core.types import Array, is_float
 from cenote.kernels.elementwise import integers, remainders, rounding, trigonometry
-from cenote.kernels.elementwise.activations import KINDS, Activation
+from cenote.kernels.elementwise.activations import KINDS, Activation, erf
+from cenote.kernels.elementwise.formula import ElementwiseFormula
 
 Number = float | int
-Formula = Callable[..., Value]
 
-INTEGER = frozenset(
-    {"add", "sub", "mul", "max", "min", "neg", "abs", "sign"}
-    | {"identity", "relu", "clip", "prelu", "max_scalar", "min_scalar", "clamp", "square", "cube", "where"}
-    | {"quantized", "div", "floor_divide", "modulo", "remainder", "shift_left", "shift_right", "shrink"}
-    | {"power"}
-    | {
-        "equal",
-        "different",
-        "greater",
-        "greater_or_equal",
-        "less",
-        "less_or_equal",
-        "and",
-        "or",
-        "xor",
-        "not",
-    }
-)
-# Formulas without a version for floats.
-BITS = frozenset({"and", "or", "xor", "not", "shift_left", "shift_right"})
-BOOLEAN = frozenset({"identity", "equal", "different", "and", "or", "xor", "not", "where"})
-# Formulas for float32 only.
-SINGLE = frozenset({"erf", "gelu", "power", "modulo", "remainder", *trigonometry.FORMULAS})
+# Kinds of types that formulas exist for (see `ElementwiseFormula.types`).
+_NUMBERS, _SINGLE, _ALL, _BITS = "fdi", "f", "fdi?", "i?"
 
 
 def is_formula_of(name: str, dtype: np.dtype[Any]) -> bool:
     """Whether the formula exists for operands of a type."""
     if name in ("cast", "constant"):
         return is_float(dtype) or dtype.kind in "iub"
-    if is_float(dtype):
-        return name not in BITS and (dtype != FLOAT64 or name not in SINGLE)
-    return name in (BOOLEAN if dtype == np.bool_ else INTEGER if dtype.kind in "iu" else ())
+    return FORMULAS[name].serves(dtype)
 
 
 def emit_function(kernel: Kernel, name: str, parameters: Sequence[Number], values: Sequence[Value]) -> Value:
     """Append the instructions of a function."""
     if name in KINDS:
         return Activation(name, *parameters).emit(kernel, values[0])
-    return FORMULAS[name](kernel, *values, *parameters)
+    return FORMULAS[name].emit(kernel, *values, *parameters)
 
 
 def _sign(kernel: Kernel, x: Value) -> Value:
@@ -118,59 +95,156 @@ def _standardize(
     return kernel.fma((x - mean) / kernel.square_root(variance + epsilon), scale, bias)
 
 
-FORMULAS: dict[str, Formula] = {
-    "add": lambda kernel, a, b: a + b,
-    "sub": lambda kernel, a, b: a - b,
-    "mul": lambda kernel, a, b: a * b,
-    "div": lambda kernel, a, b: a / b if a.type.is_float else integers.quotient(kernel, a, b),
-    "floor_divide": remainders.floor_quotient,
-    "modulo": remainders.modulo,
-    "remainder": remainders.remainder,
-    "shift_left": integers.shift_left,
-    "shift_right": integers.shift_right,
-    "equal": lambda kernel, a, b: a.equals(b),
-    "different": lambda kernel, a, b: a.differs(b),
-    "greater": lambda kernel, a, b: a > b,
-    "greater_or_equal": lambda kernel, a, b: a >= b,
-    "less": lambda kernel, a, b: a < b,
-    "less_or_equal": lambda kernel, a, b: a <= b,
-    "and": lambda kernel, a, b: a & b,
-    "or": lambda kernel, a, b: a | b,
-    "xor": lambda kernel, a, b: a ^ b,
-    "not": lambda kernel, x: ~x,
-    "where": lambda kernel, condition, a, b: kernel.select(condition, a, b),
-    "is_nan": lambda kernel, x: x.is_nan(),
-    "is_infinite": lambda kernel, x: kernel.absolute(x).equals(float("inf")),
-    "is_finite": lambda kernel, x: kernel.absolute(x) < float("inf"),
-    "is_value": lambda kernel, x, value: x.equals(value),
-    "max": lambda kernel, *values: reduce(kernel.maximum, values),
-    "min": lambda kernel, *values: reduce(kernel.minimum, values),
-    "sum": _sum,
-    "mean": lambda kernel, *values: _sum(kernel, *values) / float(len(values)),
-    "prelu": _prelu,
-    "power": lambda kernel, a, b: (math.power if a.type.is_float else integers.power)(kernel, a, b),
-    "square": lambda kernel, x: x * x,
-    "cube": lambda kernel, x: x * x * x,
-    "square_root_power": _square_root_power,
-    "normalize": _normalize,
-    "standardize": _standardize,
-    "max_scalar": _max_scalar,
-    "min_scalar": _min_scalar,
-    "clamp": lambda kernel, x, low, high: _min_scalar(kernel, _max_scalar(kernel, x, low), high),
-    "neg": lambda kernel, x: -x,
-    "abs": lambda kernel, x: kernel.absolute(x),
-    "sign": _sign,
-    "exp": math.exp,
-    "log": math.log,
-    "sqrt": lambda kernel, x: kernel.square_root(x),
-    "reciprocal": lambda kernel, x: 1.0 / x,
-    "erf": math.erf,
-    "floor": rounding.floor,
-    "ceil": rounding.ceil,
-    "round": rounding.round_even,
-    "truncate": rounding.truncate,
-    "quantized": _quantized,
-    "expm1": math.expm1,
-    "rsqrt": lambda kernel, x: 1.0 / kernel.square_root(x),
+# ---- NumPy twins of the longer formulas ---------------------------------------------------------------------
+
+
+def _apply_quotient(a: Array, b: Array) -> Array:
+    if is_float(a.dtype):
+        return a / b
+    quotient = a // b
+    inexact = (quotient * b != a) & (b != 0)
+    result: Array = quotient + (inexact & ((a < 0) != (b < 0))).astype(a.dtype)
+    return result
+
+
+def _apply_floor_quotient(a: Array, b: Array) -> Array:
+    if is_float(a.dtype):
+        return np.asarray(np.floor_divide(a, b))
+    return np.where(
+        b == 0, np.zeros((), a.dtype), np.floor_divide(a, np.where(b == 0, np.ones((), b.dtype), b))
+    )
+
+
+def _apply_shift_left(a: Array, b: Array) -> Array:
+    outside = (b < 0) | (b >= a.dtype.itemsize * 8)
+    return np.where(outside, 0, np.left_shift(a, np.where(outside, 0, b).astype(a.dtype))).astype(a.dtype)
+
+
+def _apply_shift_right(a: Array, b: Array) -> Array:
+    outside = (b < 0) | (b >= a.dtype.itemsize * 8)
+    shifted = np.right_shift(a, np.where(outside, 0, b).astype(a.dtype))
+    return np.where(outside, np.where(a < 0, -1, 0), shifted).astype(a.dtype)
+
+
+def _apply_power(base: Array, exponent: Array) -> Array:
+    if is_float(base.dtype) or is_float(exponent.dtype):
+        return np.power(base.astype(np.float64), exponent.astype(np.float64))
+    power = np.power(base, np.where(exponent < 0, 0, exponent).astype(base.dtype))
+    inverse = np.where(base == 1, 1, np.where(base == -1, np.where(exponent % 2 == 0, 1, -1), 0))
+    return np.where(exponent < 0, inverse.astype(base.dtype), power)
+
+
+def _apply_quantized(x: Array, zero: Array, low: int, high: int) -> Array:
+    whole = np.rint(np.clip(np.where(np.isnan(x), 0.0, x), -(2.0**20), 2.0**20)).astype(np.int32) + zero
+    return np.asarray(np.clip(whole, low, high))
+
+
+def _apply_max_scalar(x: Array, low: Array) -> Array:
+    return np.where(x < low, low, x)
+
+
+def _apply_min_scalar(x: Array, high: Array) -> Array:
+    return np.where(x > high, high, x)
+
+
+FORMULAS: dict[str, ElementwiseFormula] = {
+    "add": ElementwiseFormula(lambda kernel, a, b: a + b, np.add, _NUMBERS),
+    "sub": ElementwiseFormula(lambda kernel, a, b: a - b, np.subtract, _NUMBERS),
+    "mul": ElementwiseFormula(lambda kernel, a, b: a * b, np.multiply, _NUMBERS),
+    "div": ElementwiseFormula(
+        lambda kernel, a, b: a / b if a.type.is_float else integers.quotient(kernel, a, b),
+        _apply_quotient,
+        _NUMBERS,
+    ),
+    "floor_divide": ElementwiseFormula(remainders.floor_quotient, _apply_floor_quotient, _NUMBERS, 16, 3e-7),
+    "modulo": ElementwiseFormula(remainders.modulo, np.mod, _SINGLE + "i", 12),
+    "remainder": ElementwiseFormula(remainders.remainder, np.fmod, _SINGLE + "i", 12),
+    "shift_left": ElementwiseFormula(integers.shift_left, _apply_shift_left, "i"),
+    "shift_right": ElementwiseFormula(integers.shift_right, _apply_shift_right, "i"),
+    "equal": ElementwiseFormula(lambda kernel, a, b: a.equals(b), np.equal, _ALL),
+    "different": ElementwiseFormula(lambda kernel, a, b: a.differs(b), np.not_equal, _ALL, 16, 3e-7),
+    "greater": ElementwiseFormula(lambda kernel, a, b: a > b, np.greater, _NUMBERS),
+    "greater_or_equal": ElementwiseFormula(lambda kernel, a, b: a >= b, np.greater_equal, _NUMBERS),
+    "less": ElementwiseFormula(lambda kernel, a, b: a < b, np.less, _NUMBERS),
+    "less_or_equal": ElementwiseFormula(lambda kernel, a, b: a <= b, np.less_equal, _NUMBERS),
+    "and": ElementwiseFormula(lambda kernel, a, b: a & b, np.bitwise_and, _BITS),
+    "or": ElementwiseFormula(lambda kernel, a, b: a | b, np.bitwise_or, _BITS),
+    "xor": ElementwiseFormula(lambda kernel, a, b: a ^ b, np.bitwise_xor, _BITS),
+    "not": ElementwiseFormula(lambda kernel, x: ~x, np.invert, _BITS),
+    "where": ElementwiseFormula(
+        lambda kernel, condition, a, b: kernel.select(condition, a, b), np.where, _ALL, exact=True
+    ),
+    "is_nan": ElementwiseFormula(lambda kernel, x: x.is_nan(), np.isnan),
+    "is_infinite": ElementwiseFormula(lambda kernel, x: kernel.absolute(x).equals(float("inf")), np.isinf),
+    "is_finite": ElementwiseFormula(
+        lambda kernel, x: kernel.absolute(x) < float("inf"), np.isfinite, "fd", 16, 3e-7
+    ),
+    "is_value": ElementwiseFormula(lambda kernel, x, value: x.equals(value), np.equal),
+    "max": ElementwiseFormula(
+        lambda kernel, *values: reduce(kernel.maximum, values),
+        lambda *values: reduce(np.maximum, values),
+        _NUMBERS,
+        exact=True,
+    ),
+    "min": ElementwiseFormula(
+        lambda kernel, *values: reduce(kernel.minimum, values),
+        lambda *values: reduce(np.minimum, values),
+        _NUMBERS,
+        exact=True,
+    ),
+    "sum": ElementwiseFormula(_sum, lambda *values: reduce(np.add, values), tolerance=1e-6),
+    "mean": ElementwiseFormula(
+        lambda kernel, *values: _sum(kernel, *values) / float(len(values)),
+        lambda *values: reduce(np.add, values) / len(values),
+        tolerance=1e-6,
+    ),
+    "prelu": ElementwiseFormula(_prelu, lambda x, slope: np.where(x < 0, slope * x, x), _NUMBERS),
+    "power": ElementwiseFormula(
+        lambda kernel, a, b: (math.power if a.type.is_float else integers.power)(kernel, a, b),
+        _apply_power,
+        _SINGLE + "i",
+        60,
+        3e-7,
+    ),
+    "square": ElementwiseFormula(lambda kernel, x: x * x, np.square, _NUMBERS, 16, 3e-7),
+    "cube": ElementwiseFormula(lambda kernel, x: x * x * x, lambda x: x * x * x, _NUMBERS, 2, 3e-7),
+    "square_root_power": ElementwiseFormula(_square_root_power, lambda x: np.power(x, 0.5), "fd", 2, 3e-7),
+    "normalize": ElementwiseFormula(
+        _normalize, lambda x, mean, factor, shift: (x - mean) * factor + shift, tolerance=1e-6
+    ),
+    "standardize": ElementwiseFormula(
+        _standardize,
+        lambda x, scale, bias, mean, variance, epsilon: (
+            (x - mean) / np.sqrt(variance + epsilon) * scale + bias
+        ),
+        tolerance=1e-6,
+    ),
+    "max_scalar": ElementwiseFormula(_max_scalar, _apply_max_scalar, _NUMBERS, 2, exact=True),
+    "min_scalar": ElementwiseFormula(_min_scalar, _apply_min_scalar, _NUMBERS, 2, exact=True),
+    "clamp": ElementwiseFormula(
+        lambda kernel, x, low, high: _min_scalar(kernel, _max_scalar(kernel, x, low), high),
+        lambda x, low, high: _apply_min_scalar(_apply_max_scalar(x, low), high),
+        _NUMBERS,
+        2,
+        exact=True,
+    ),
+    "neg": ElementwiseFormula(lambda kernel, x: -x, np.negative, _NUMBERS, exact=True),
+    "abs": ElementwiseFormula(lambda kernel, x: kernel.absolute(x), np.abs, _NUMBERS, exact=True),
+    "sign": ElementwiseFormula(_sign, np.sign, _NUMBERS),
+    "exp": ElementwiseFormula(math.exp, np.exp, "fd", 16, 3e-7),
+    "log": ElementwiseFormula(math.log, np.log, "fd", 20, 3e-7),
+    "sqrt": ElementwiseFormula(lambda kernel, x: kernel.square_root(x), np.sqrt, "fd", 6),
+    "reciprocal": ElementwiseFormula(lambda kernel, x: 1.0 / x, np.reciprocal, "fd", 6),
+    "erf": ElementwiseFormula(math.erf, erf, _SINGLE, 20, 3e-7),
+    "floor": ElementwiseFormula(rounding.floor, np.floor),
+    "ceil": ElementwiseFormula(rounding.ceil, np.ceil),
+    "round": ElementwiseFormula(rounding.round_even, np.rint),
+    "truncate": ElementwiseFormula(rounding.truncate, np.trunc, "fd", 16, 3e-7),
+    "quantized": ElementwiseFormula(_quantized, _apply_quantized, _SINGLE + "i"),
+    "expm1": ElementwiseFormula(math.expm1, np.expm1, "fd", 16, 3e-7),
+    "rsqrt": ElementwiseFormula(
+        lambda kernel, x: 1.0 / kernel.square_root(x), lambda x: 1.0 / np.sqrt(x), "fd", 16, 3e-7
+    ),
     **trigonometry.FORMULAS,
+    **KINDS,
 }

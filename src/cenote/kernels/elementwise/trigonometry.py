@@ -14,9 +14,12 @@ from __future__ import annotations
 import math as constants
 from collections.abc import Callable
 
+import numpy as np
+
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, F64, I64, U32, Value
+from cenote.kernels.elementwise.formula import ElementwiseFormula
 from cenote.kernels.elementwise.library import any_lane, by_library, with_sign
 
 _PI = (constants.pi, float.fromhex("0x1.1a62633145c07p-53"))  # their sum has 106 bits
@@ -45,15 +48,15 @@ _QUARTER_SINE = (-0.166666552, 0.00833215564, -0.000195146320)  # the same for |
 _QUARTER_COSINE = (0.0416666456, -0.00138873093, 2.44324128e-05)
 _ARC_TANGENT = tuple((-1) ** n / (2 * n + 1) for n in range(8))  # of 0.2 at most: 3e-13
 
-Formula = Callable[[Kernel, Value], Value]
+Emit = Callable[[Kernel, Value], Value]
 
 
-def _in_double(function: Formula) -> Formula:
+def _in_double(function: Emit) -> Emit:
     """Return the function of a float32, computed by one of float64."""
     return lambda k, x: function(k, x.to(F64)).to(F32)
 
 
-def _angle(quarter: int, name: str) -> Formula:
+def _angle(quarter: int, name: str) -> Emit:
     """Return the sine (from quarter 0) or cosine (from quarter 1)."""
 
     def function(k: Kernel, x: Value) -> Value:
@@ -86,7 +89,7 @@ def _wave(k: Kernel, x: Value, quarter: int) -> Value:
     return (sine.bits(I64) ^ odd).bits(F64)
 
 
-def _in_single(quarter: int, name: str) -> Formula:
+def _in_single(quarter: int, name: str) -> Emit:
     """Return `_angle`, computed in float32 where no lane holds a large angle."""
     wide = _angle(quarter, name)
 
@@ -184,20 +187,26 @@ def _exp2(k: Kernel, x: Value) -> Value:
     return math.exp(k, x * constants.log(2.0))
 
 
-FORMULAS: dict[str, Formula] = {
-    "sin": _in_single(0, "sin"),
-    "cos": _in_single(1, "cos"),
-    "tan": _tangent,
-    "asin": _in_double(_arc_sine),
-    "acos": _in_double(lambda k, x: constants.pi / 2 - _arc_sine(k, x)),
-    "atan": _in_double(_arc_tangent),
-    "sinh": _in_double(_hyperbolic_sine),
-    "cosh": _in_double(_hyperbolic_cosine),
-    "asinh": _in_double(_inverse_hyperbolic_sine),
-    "acosh": _in_double(_inverse_hyperbolic_cosine),
-    "atanh": _in_double(_inverse_hyperbolic_tangent),
-    "log1p": _in_double(_log1p),
-    "log2": _in_double(lambda k, x: math.log(k, x) * (1.0 / constants.log(2.0))),
-    "log10": _in_double(lambda k, x: math.log(k, x) * (1.0 / constants.log(10.0))),
-    "exp2": _in_double(_exp2),
+FORMULAS: dict[str, ElementwiseFormula] = {
+    "sin": ElementwiseFormula(_in_single(0, "sin"), np.sin, "f", 20, 1e-7),
+    "cos": ElementwiseFormula(_in_single(1, "cos"), np.cos, "f", 20, 1e-7),
+    "tan": ElementwiseFormula(_tangent, np.tan, "f", 25, 1e-7),
+    "asin": ElementwiseFormula(_in_double(_arc_sine), np.arcsin, "f", 25, 1e-7),
+    "acos": ElementwiseFormula(
+        _in_double(lambda k, x: constants.pi / 2 - _arc_sine(k, x)), np.arccos, "f", 25, 1e-7
+    ),
+    "atan": ElementwiseFormula(_in_double(_arc_tangent), np.arctan, "f", 25, 1e-7),
+    "sinh": ElementwiseFormula(_in_double(_hyperbolic_sine), np.sinh, "f", 25, 1e-7),
+    "cosh": ElementwiseFormula(_in_double(_hyperbolic_cosine), np.cosh, "f", 25, 1e-7),
+    "asinh": ElementwiseFormula(_in_double(_inverse_hyperbolic_sine), np.arcsinh, "f", 25, 1e-7),
+    "acosh": ElementwiseFormula(_in_double(_inverse_hyperbolic_cosine), np.arccosh, "f", 25, 1e-7),
+    "atanh": ElementwiseFormula(_in_double(_inverse_hyperbolic_tangent), np.arctanh, "f", 25, 1e-7),
+    "log1p": ElementwiseFormula(_in_double(_log1p), np.log1p, "f", 16, 3e-7),
+    "log2": ElementwiseFormula(
+        _in_double(lambda k, x: math.log(k, x) * (1.0 / constants.log(2.0))), np.log2, "f", 16, 3e-7
+    ),
+    "log10": ElementwiseFormula(
+        _in_double(lambda k, x: math.log(k, x) * (1.0 / constants.log(10.0))), np.log10, "f", 16, 3e-7
+    ),
+    "exp2": ElementwiseFormula(_in_double(_exp2), np.exp2, "f", 16, 3e-7),
 }

@@ -6,6 +6,7 @@ Each operator says which `Activation` it is, so that a pass can move it into the
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,16 +14,15 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
-from cenote.core.types import Array, TensorType, is_float
-from cenote.kernels.elementwise.activations import Activation
+from cenote.core.types import INT64, Array, TensorType, is_float
+from cenote.kernels.base import present
+from cenote.kernels.elementwise.activations import KINDS, Activation
+from cenote.kernels.elementwise.functions import FORMULAS
 from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types
 from cenote.ops.checks import read, require_number, require_same_dtype
 from cenote.ops.elementwise.pointwise import Function, Pointwise, unary_samples
-from cenote.ops.family import operator
+from cenote.ops.family import operator, snake_case
 from cenote.ops.values import seeded
-
-# Relative to the largest output, in float32; the exact ones do nothing but compare.
-_TOLERANCES = {"identity": 0.0, "relu": 0.0, "clip": 0.0, "thresholded_relu": 0.0, "leaky_relu": 2e-7}
 
 
 class ActivationOp(Pointwise):
@@ -30,7 +30,6 @@ class ActivationOp(Pointwise):
 
     operands = ("x",)
     integers = False
-    weight = 2
 
     @property
     def activation(self) -> Activation:
@@ -39,9 +38,7 @@ class ActivationOp(Pointwise):
 
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
         made = self.activation
-        return Function(
-            made.kind, (made.alpha, made.beta), (0,), _TOLERANCES.get(made.kind, 1e-6), self.weight
-        )
+        return Function(made.kind, (made.alpha, made.beta), (0,), KINDS[made.kind].tolerance, self.weight)
 
     def elements(self, x: Array) -> Array:
         return self.activation.apply(x) if x.size else x
@@ -59,28 +56,34 @@ def activation_of(op: Op, inputs: Sequence[TensorType | None]) -> Activation | N
     return op.bounds_of(inputs) if isinstance(op, Clip) else None
 
 
-Relu = operator(ActivationOp, "Relu", "max(x, 0), NaN stays.", integers=True, weight=1)
-LeakyRelu = operator(ActivationOp, "LeakyRelu", "x, or alpha * x below 0.", {"alpha": 0.01})
-ThresholdedRelu = operator(
-    ActivationOp,
+def activation(onnx: str, meaning: str, **parameters: float) -> type[ActivationOp]:
+    """The operator that ONNX calls `onnx`; its parameters are the activation's."""
+    formula = KINDS[snake_case(onnx)]
+    return operator(
+        ActivationOp, onnx, meaning, parameters, weight=formula.weight, integers=formula.serves(INT64)
+    )
+
+
+Relu = activation("Relu", "max(x, 0), NaN stays.")
+LeakyRelu = activation("LeakyRelu", "x, or alpha * x below 0.", alpha=0.01)
+ThresholdedRelu = activation(
     "ThresholdedRelu",
     "x where it is above alpha, else 0: so too where x or alpha is NaN, as the comparison is false then.",
-    {"alpha": 1.0},
+    alpha=1.0,
 )
-Elu = operator(ActivationOp, "Elu", "x, or alpha * (exp(x) - 1) below 0.", {"alpha": 1.0}, weight=20)
-Selu = operator(
-    ActivationOp,
+Elu = activation("Elu", "x, or alpha * (exp(x) - 1) below 0.", alpha=1.0)
+Selu = activation(
     "Selu",
     "gamma * x, or gamma * alpha * (exp(x) - 1) below 0.",
-    {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
-    weight=20,
+    alpha=1.67326319217681884765625,
+    gamma=1.05070102214813232421875,
 )
-Sigmoid = operator(ActivationOp, "Sigmoid", "1 / (1 + exp(-x)).", weight=20)
-HardSwish = operator(ActivationOp, "HardSwish", "x * max(0, min(1, x / 6 + 0.5)).", weight=4)
-Softplus = operator(ActivationOp, "Softplus", "log(1 + exp(x)), without overflow.", weight=40)
-Softsign = operator(ActivationOp, "Softsign", "x / (1 + |x|).", weight=6)
-Tanh = operator(ActivationOp, "Tanh", "Hyperbolic tangent.", weight=20)
-Mish = operator(ActivationOp, "Mish", "x * tanh(softplus(x)).", weight=60)
+Sigmoid = activation("Sigmoid", "1 / (1 + exp(-x)).")
+HardSwish = activation("HardSwish", "x * max(0, min(1, x / 6 + 0.5)).")
+Softplus = activation("Softplus", "log(1 + exp(x)), without overflow.")
+Softsign = activation("Softsign", "x / (1 + |x|).")
+Tanh = activation("Tanh", "Hyperbolic tangent.")
+Mish = activation("Mish", "x * tanh(softplus(x)).")
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Celu(ActivationOp):
 
     name = "celu"
     from_onnx = {"Celu": lambda node: read(Celu, node, "alpha")}
-    weight = 20
+    weight = KINDS["celu"].weight
     alpha: float = 1.0
 
     def types(self, x: TensorType) -> Types:
@@ -104,6 +107,7 @@ class HardSigmoid(ActivationOp):
 
     name = "hard_sigmoid"
     from_onnx = {"HardSigmoid": lambda node: read(HardSigmoid, node, "alpha", "beta")}
+    weight = KINDS["hard_sigmoid"].weight
     alpha: float = 0.2
     beta: float = 0.5
 
@@ -114,7 +118,7 @@ class Gelu(ActivationOp):
 
     name = "gelu"
     from_onnx = {"Gelu": lambda node: read(Gelu, node, "approximate")}
-    weight = 25
+    weight = KINDS["gelu"].weight
     approximate: str = "none"
 
     def types(self, x: TensorType) -> Types:
@@ -138,7 +142,7 @@ class Swish(ActivationOp):
 
     name = "swish"
     from_onnx = {"Swish": lambda node: read(Swish, node, "alpha")}
-    weight = 20
+    weight = KINDS["swish"].weight
     alpha: float = 1.0
 
     @property
@@ -158,14 +162,23 @@ class Shrink(ActivationOp):
     name = "shrink"
     from_onnx = {"Shrink": lambda node: read(Shrink, node, "bias", threshold="lambd")}
     integers = True
-    weight = 4
+    weight = KINDS["shrink"].weight
     threshold: float = 0.5
     bias: float = 0.0
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        """The kernel counts in the input's type: of integers none, unless both numbers are the same in it."""
+        kind = present(inputs[0]).dtype.kind
+        whole = self.bias.is_integer() and 0 <= self.threshold < (1 if kind == "u" else math.inf)
+        return super().function(inputs) if whole or kind not in "iu" else None
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield from unary_samples(cls(), integers=True)
         yield Sample(Shrink(1.0, 0.5), (seeded((2, 9, 5)),), "Shrink soft")
+        for dtype in (np.uint8, np.int8):
+            for threshold, bias in ((1.0, 1.0), (0.5, 1.0), (1.5, 0.5), (-2.0, 1.0)):
+                yield Sample(Shrink(threshold, bias), (np.arange(7).astype(dtype),), "Shrink integers")
 
 
 @dataclass(frozen=True)
@@ -177,7 +190,7 @@ class Clip(Pointwise):
 
     name = "clip"
     from_onnx = {"Clip": lambda node: _decode_clip(node)}
-    weight = 2
+    weight = KINDS["clip"].weight
     low: float | int | None = None
     high: float | int | None = None
 
@@ -208,14 +221,14 @@ class Clip(Pointwise):
         if known is not None:
             dtype = inputs[0].dtype if inputs[0] is not None else np.dtype(np.float32)
             if is_float(dtype):
-                return Function(known.kind, (known.alpha, known.beta), (0,), 0.0, 2)
+                return Function(known.kind, (known.alpha, known.beta), (0,), 0.0, self.weight)
             low, high = (int(_in_range(bound, dtype)) for bound in self._exact_bounds(inputs, dtype))
-            return Function("clip", (low, high), (0,), 0.0, 2)
+            return Function("clip", (low, high), (0,), 0.0, self.weight)
         if self.low is not None or self.high is not None:
             return None
         given = [index for index in (1, 2) if index < len(inputs) and inputs[index] is not None]
         name = "clamp" if len(given) == 2 else "max_scalar" if given == [1] else "min_scalar"
-        return Function(name, (), (0, *given), 0.0, 2)
+        return Function(name, (), (0, *given), 0.0, FORMULAS[name].weight)
 
     def _exact_bounds(self, inputs: Sequence[TensorType | None], dtype: np.dtype[Any]) -> list[int | float]:
         """Known bounds of an integer type, in full precision."""

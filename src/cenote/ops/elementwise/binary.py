@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, Array, TensorType, is_float
+from cenote.kernels.elementwise.functions import FORMULAS
 from cenote.ops.base import Lowering, Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require_number
-from cenote.ops.elementwise.pointwise import Function, Pointwise, binary_samples, pointwise_lowerings
+from cenote.ops.elementwise.pointwise import (
+    Function,
+    Pointwise,
+    binary_samples,
+    of_formula,
+    pointwise_lowerings,
+)
 from cenote.ops.family import operator
 from cenote.ops.values import seeded
 
@@ -30,23 +35,14 @@ class Binary(Pointwise):
         return binary_samples(cls())
 
 
-def binary(onnx: str, elements: Callable[..., Array], meaning: str) -> type[Binary]:
+def binary(onnx: str, meaning: str) -> type[Binary]:
     """An operator that ONNX calls `onnx`, of which kernels have a formula."""
-    return operator(Binary, onnx, meaning, elements=staticmethod(elements), formula=onnx.lower())
+    return operator(Binary, onnx, meaning, **of_formula(onnx.lower()))
 
 
-Add = binary("Add", np.add, "a + b; integers wrap around.")
-Sub = binary("Sub", np.subtract, "a - b; integers wrap around.")
-Mul = binary("Mul", np.multiply, "a * b; integers wrap around.")
-
-
-def _quotient(a: Array, b: Array) -> Array:
-    if is_float(a.dtype):
-        return a / b
-    quotient = a // b
-    inexact = (quotient * b != a) & (b != 0)
-    result: Array = quotient + (inexact & ((a < 0) != (b < 0))).astype(a.dtype)
-    return result
+Add = binary("Add", "a + b; integers wrap around.")
+Sub = binary("Sub", "a - b; integers wrap around.")
+Mul = binary("Mul", "a * b; integers wrap around.")
 
 
 @dataclass(frozen=True)
@@ -55,21 +51,13 @@ class Div(Binary):
 
     name = formula = "div"
     from_onnx = {"Div": lambda node: read(Div, node)}
-    elements = staticmethod(_quotient)
+    elements = staticmethod(FORMULAS["div"].apply)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield from super().samples()
         lowest = np.array([-128, -128, 127, -7, 7, -7, 7, 5], np.int8)
         yield Sample(cls(), (lowest, np.array([-1, 1, -1, 2, -2, -2, 2, 0], np.int8)), "Div integers")
-
-
-def _power(base: Array, exponent: Array) -> Array:
-    if is_float(base.dtype) or is_float(exponent.dtype):
-        return np.power(base.astype(np.float64), exponent.astype(np.float64))
-    power = np.power(base, np.where(exponent < 0, 0, exponent).astype(base.dtype))
-    inverse = np.where(base == 1, 1, np.where(base == -1, np.where(exponent % 2 == 0, 1, -1), 0))
-    return np.where(exponent < 0, inverse.astype(base.dtype), power)
 
 
 @dataclass(frozen=True)
@@ -83,7 +71,7 @@ class Pow(Pointwise):
     from_onnx = {"Pow": lambda node: read(Pow, node)}
     weight = 20
 
-    elements = staticmethod(_power)
+    elements = staticmethod(FORMULAS["power"].apply)
 
     def types(self, base: TensorType, exponent: TensorType) -> Types:
         require_number(self.name, base.dtype)
@@ -101,7 +89,9 @@ class Pow(Pointwise):
     @staticmethod
     def _power(base: TensorType, exponent: int) -> Function:
         """The general formula."""
-        return Function("power", (), (0, exponent), 3e-7 if is_float(base.dtype) else 0.0, 60)
+        formula = FORMULAS["power"]
+        tolerance = formula.tolerance if is_float(base.dtype) else 0.0
+        return Function("power", (), (0, exponent), tolerance, formula.weight)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         """An exponent of another type that is one known number is given in the base's."""
@@ -155,29 +145,15 @@ class _Variadic(Pointwise):
         yield Sample(op, tuple(seeded((2, 9, 3, 4), n) for n in range(5)), f"{op.name} of five")
 
 
-def variadic(onnx: str, elements: Callable[..., Array], meaning: str, **members: Any) -> type[_Variadic]:
+def variadic(onnx: str, meaning: str) -> type[_Variadic]:
     """An operator that ONNX calls `onnx`, of which kernels have a formula."""
-    return operator(
-        _Variadic, onnx, meaning, elements=staticmethod(elements), formula=onnx.lower(), **members
-    )
+    return operator(_Variadic, onnx, meaning, **of_formula(onnx.lower()))
 
 
-Max = variadic(
-    "Max", lambda *x: reduce(np.maximum, x), "Largest of one or more tensors; NaN where any is NaN."
-)
-Min = variadic(
-    "Min", lambda *x: reduce(np.minimum, x), "Smallest of one or more tensors; NaN where any is NaN."
-)
-Sum = variadic(
-    "Sum", lambda *x: reduce(np.add, x), "Sum of one or more tensors.", tolerance=1e-6, integers=False
-)
-Mean = variadic(
-    "Mean",
-    lambda *x: reduce(np.add, x) / len(x),
-    "Mean of one or more tensors.",
-    tolerance=1e-6,
-    integers=False,
-)
+Max = variadic("Max", "Largest of one or more tensors; NaN where any is NaN.")
+Min = variadic("Min", "Smallest of one or more tensors; NaN where any is NaN.")
+Sum = variadic("Sum", "Sum of one or more tensors.")
+Mean = variadic("Mean", "Mean of one or more tensors.")
 
 
 @dataclass(frozen=True)
@@ -188,7 +164,7 @@ class PRelu(Pointwise):
     from_onnx = {"PRelu": lambda node: read(PRelu, node)}
 
     operands = ("x", "slope")
-    elements = staticmethod(lambda x, slope: np.where(x < 0, slope * x, x))
+    elements = staticmethod(FORMULAS["prelu"].apply)
 
     def types(self, x: TensorType, slope: TensorType) -> Types:
         (output,) = super().types(x, slope)
@@ -219,12 +195,16 @@ class Mod(Pointwise):
     name = "mod"
     from_onnx = {"Mod": lambda node: read(Mod, node, truncate="fmod")}
 
+    @property
+    def kind(self) -> str:
+        """The formula's name."""
+        return "remainder" if self.truncate else "modulo"
+
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
-        name = "remainder" if self.truncate else "modulo"
-        return Function(name, (), (0, 1), weight=12)
+        return Function(self.kind, (), (0, 1), weight=FORMULAS[self.kind].weight)
 
     def elements(self, a: Array, b: Array) -> Array:
-        return np.asarray(np.fmod(a, b) if self.truncate else np.mod(a, b))
+        return np.asarray(FORMULAS[self.kind].apply(a, b))
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -10,46 +10,50 @@ import numpy as np
 
 from cenote.core.errors import DTypeError
 from cenote.core.types import Array, TensorType
+from cenote.kernels.elementwise.functions import FORMULAS
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types
 from cenote.ops.checks import BOOL, STRING, broadcast_shapes, one_of, read, require_kind, require_same_dtype
 from cenote.ops.elementwise.pointwise import Function, Pointwise
 from cenote.ops.family import operator
 from cenote.ops.values import seeded, wide
 
-_COMPARISONS: Mapping[str, tuple[str, Any]] = {
-    "Equal": ("equal", np.equal),
-    "Greater": ("greater", np.greater),
-    "GreaterOrEqual": ("greater_or_equal", np.greater_equal),
-    "Less": ("less", np.less),
-    "LessOrEqual": ("less_or_equal", np.less_equal),
+# Formulas by the names of ONNX.
+_COMPARISONS = {
+    "Equal": "equal",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_or_equal",
+    "Less": "less",
+    "LessOrEqual": "less_or_equal",
 }
-_LOGIC: Mapping[str, tuple[str, Any]] = {
-    "And": ("and", np.logical_and),
-    "Or": ("or", np.logical_or),
-    "Xor": ("xor", np.logical_xor),
-}
-_BITS: Mapping[str, tuple[str, Any]] = {
-    "BitwiseAnd": ("and", np.bitwise_and),
-    "BitwiseOr": ("or", np.bitwise_or),
-    "BitwiseXor": ("xor", np.bitwise_xor),
-}
+_LOGIC = {"And": "and", "Or": "or", "Xor": "xor"}
+_BITS = {"BitwiseAnd": "and", "BitwiseOr": "or", "BitwiseXor": "xor"}
 
 
-def _decoders(make: Callable[[str], Op], table: Mapping[str, tuple[str, Any]]) -> Mapping[str, Decoder]:
+def _decoders(make: Callable[[str], Op], table: Mapping[str, str]) -> Mapping[str, Decoder]:
     def decode(node: Imported) -> Op:
         node.expect()
-        return make(table[node.op][0])
+        return make(table[node.op])
 
     return dict.fromkeys(table, decode)
 
 
 class _Pair(Pointwise):
-    """Two inputs of one type that broadcast."""
+    """Base: two inputs of one type that broadcast. `kind` names the formula of both."""
 
-    def joined(self, a: TensorType, b: TensorType, kinds: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        """Their type, checked, and the broadcast shape."""
+    @property
+    def kind(self) -> str:
+        raise NotImplementedError(f"{type(self).__name__}.kind")
+
+    def joined(self, a: TensorType, b: TensorType, kinds: str) -> TensorType:
+        """Their type, checked, of the broadcast shape."""
         dtype = require_same_dtype(str(self), require_kind(str(self), a, kinds, "a"), b)
-        return dtype, broadcast_shapes(str(self), a.shape, b.shape)
+        return TensorType(dtype, broadcast_shapes(str(self), a.shape, b.shape))
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        return Function(self.kind, (), (0, 1))
+
+    def compute(self, a: Array, b: Array) -> Arrays:
+        return (np.asarray(FORMULAS[self.kind].apply(wide(a), wide(b))),)
 
 
 @dataclass(frozen=True)
@@ -61,21 +65,21 @@ class Compare(_Pair):
     name = "compare"
     from_onnx = _decoders(lambda name: Compare(name), _COMPARISONS)
 
-    def types(self, a: TensorType, b: TensorType) -> Types:
-        one_of(self.name, "relation", self.relation, [name for name, _ in _COMPARISONS.values()])
-        return (TensorType(BOOL, self.joined(a, b, "biufO" if self.relation == "equal" else "iuf")[1]),)
+    @property
+    def kind(self) -> str:
+        return self.relation
 
-    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
-        return Function(self.relation, (), (0, 1))
+    def types(self, a: TensorType, b: TensorType) -> Types:
+        one_of(self.name, "relation", self.relation, tuple(_COMPARISONS.values()))
+        return (TensorType(BOOL, self.joined(a, b, "biufO" if self.relation == "equal" else "iuf").shape),)
 
     def compute(self, a: Array, b: Array) -> Arrays:
-        function = dict(_COMPARISONS.values())[self.relation]
-        return (np.asarray(function(wide(a), wide(b))).astype(bool),)
+        return (super().compute(a, b)[0].astype(bool),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         special = np.array([1.0, np.nan, np.inf, -0.0, 2.0], np.float32)
-        for relation, _ in _COMPARISONS.values():
+        for relation in _COMPARISONS.values():
             op = Compare(relation)
             yield Sample(op, (special, np.array([[1.0], [0.0], [np.nan]], np.float32)))
             yield Sample(op, (np.array([2**53 + 1, 5], np.int64), np.array([2**53, 5], np.int64)))
@@ -84,53 +88,50 @@ class Compare(_Pair):
         yield Sample(Compare("equal"), (seeded((2, 3), 1, np.bool_), seeded((3,), 2, np.bool_)))
 
 
+class _Bits(_Pair):
+    """Base: and, or, xor of two tensors of some kinds, bit by bit."""
+
+    kinds: ClassVar[str]
+    operation: str
+
+    @property
+    def kind(self) -> str:
+        return self.operation
+
+    def types(self, a: TensorType, b: TensorType) -> Types:
+        one_of(self.name, "operation", self.operation, tuple(_LOGIC.values()))
+        return (self.joined(a, b, self.kinds),)
+
+
 @dataclass(frozen=True)
-class Logic(_Pair):
+class Logic(_Bits):
     """and, or, xor of two bool tensors."""
 
     operation: str = "and"
 
     name = "logic"
+    kinds = "b"
     from_onnx = _decoders(lambda name: Logic(name), _LOGIC)
-
-    def types(self, a: TensorType, b: TensorType) -> Types:
-        one_of(self.name, "operation", self.operation, [name for name, _ in _LOGIC.values()])
-        return (TensorType(BOOL, self.joined(a, b, "b")[1]),)
-
-    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
-        return Function(self.operation, (), (0, 1))
-
-    def compute(self, a: Array, b: Array) -> Arrays:
-        return (np.asarray(dict(_LOGIC.values())[self.operation](a, b)),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        for operation, _ in _LOGIC.values():
+        for operation in _LOGIC.values():
             yield Sample(Logic(operation), (seeded((4, 5), 1, np.bool_), seeded((5,), 2, np.bool_)))
 
 
 @dataclass(frozen=True)
-class Bitwise(_Pair):
+class Bitwise(_Bits):
     """and, or, xor of the bits of two integer tensors."""
 
     operation: str = "and"
 
     name = "bitwise"
+    kinds = "iu"
     from_onnx = _decoders(lambda name: Bitwise(name), _BITS)
-
-    def types(self, a: TensorType, b: TensorType) -> Types:
-        one_of(self.name, "operation", self.operation, [name for name, _ in _BITS.values()])
-        return (TensorType(*self.joined(a, b, "iu")),)
-
-    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
-        return Function(self.operation, (), (0, 1))
-
-    def compute(self, a: Array, b: Array) -> Arrays:
-        return (np.asarray(dict(_BITS.values())[self.operation](a, b)),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        for operation, _ in _BITS.values():
+        for operation in _BITS.values():
             yield Sample(Bitwise(operation), (seeded((4, 5), 1, np.int32), seeded((5,), 2, np.int32)))
             yield Sample(Bitwise(operation), (seeded((0,), 1, np.uint8), seeded((), 2, np.uint8)))
 
@@ -181,18 +182,11 @@ class BitShift(_Pair):
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         one_of(self.name, "direction", self.direction, ("LEFT", "RIGHT"))
-        return (TensorType(*self.joined(a, b, "iu")),)
+        return (self.joined(a, b, "iu"),)
 
-    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
-        return Function(f"shift_{self.direction.lower()}", (), (0, 1))
-
-    def compute(self, a: Array, b: Array) -> Arrays:
-        bits = a.dtype.itemsize * 8
-        outside = (b < 0) | (b >= bits)
-        count = np.where(outside, 0, b).astype(a.dtype)
-        if self.direction == "LEFT":
-            return (np.where(outside, 0, np.left_shift(a, count)).astype(a.dtype),)
-        return (np.where(outside, np.where(a < 0, -1, 0), np.right_shift(a, count)).astype(a.dtype),)
+    @property
+    def kind(self) -> str:
+        return f"shift_{self.direction.lower()}"
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from cenote.core.types import Array, TensorType, is_float
+from cenote.core.types import Array, TensorType
+from cenote.kernels.elementwise.functions import FORMULAS
 from cenote.ops.base import Arrays, Sample, Types
 from cenote.ops.checks import BOOL, broadcast_shapes, one_of, require_same_dtype
 from cenote.ops.elementwise.pointwise import Function, Pointwise
 from cenote.ops.values import hostile, narrow, seeded, wide
 
-
-def _floor_quotient(a: Array, b: Array) -> Array:
-    if is_float(a.dtype):
-        return np.asarray(np.floor_divide(a, b))
-    return np.where(
-        b == 0, np.zeros((), a.dtype), np.floor_divide(a, np.where(b == 0, np.ones((), b.dtype), b))
-    )
-
-
-_KINDS: Mapping[str, Callable[..., Any]] = {
-    "exp2": np.exp2,
-    "expm1": np.expm1,
-    "log1p": np.log1p,
-    "log2": np.log2,
-    "log10": np.log10,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "truncate": np.trunc,
-    "square": np.square,
-    "floor_divide": _floor_quotient,
-    "different": np.not_equal,
-    "is_finite": np.isfinite,
-}
-_RELATIONS = frozenset({"different", "is_finite"})
+_RELATIONS = ("different", "is_finite")
+_KINDS = (
+    "exp2",
+    "expm1",
+    "log1p",
+    "log2",
+    "log10",
+    "rsqrt",
+    "truncate",
+    "square",
+    "floor_divide",
+    *_RELATIONS,
+)
 
 
 @dataclass(frozen=True)
@@ -50,17 +40,18 @@ class Formula(Pointwise):
     operands = ("x*",)
 
     def types(self, *inputs: TensorType) -> Types:
-        one_of(self.name, "kind", self.kind, tuple(_KINDS))
+        one_of(self.name, "kind", self.kind, _KINDS)
         dtype = require_same_dtype(self.name, *inputs)
         shape = broadcast_shapes(self.name, *(x.shape for x in inputs))
         return (TensorType(BOOL if self.kind in _RELATIONS else dtype, shape),)
 
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
-        return Function(self.kind, (), tuple(range(len(inputs))), 3e-7, 16)
+        formula = FORMULAS[self.kind]
+        return Function(self.kind, (), tuple(range(len(inputs))), formula.tolerance, formula.weight)
 
     def compute(self, *inputs: Array) -> Arrays:
         (output,) = self.declared(*inputs)
-        return (narrow(np.asarray(_KINDS[self.kind](*map(wide, inputs))), output.dtype),)
+        return (narrow(np.asarray(FORMULAS[self.kind].apply(*map(wide, inputs))), output.dtype),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

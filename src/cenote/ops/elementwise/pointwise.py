@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cenote.core.target import Target
-from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType, is_float
+from cenote.core.types import FLOAT32, FLOAT64, INT64, PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call, operand_of
 from cenote.kernels.elementwise.expression import Expression, Step
-from cenote.kernels.elementwise.functions import Number, is_formula_of
+from cenote.kernels.elementwise.functions import FORMULAS, Number, is_formula_of
 from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, require_float, require_number, require_same_dtype
 from cenote.ops.values import hostile, narrow, seeded, wide
@@ -192,7 +192,7 @@ class Pointwise(Op):
 
     `weight` counts the operations per output element (for estimates), `integers` says whether integer types
     are allowed. `formula` names the instructions in kernels/elementwise/functions.py, right in float32 within
-    `tolerance`.
+    `tolerance`; `of_formula` gives all of these.
     """
 
     operands: ClassVar[tuple[str, ...]] = ("a", "b")
@@ -228,6 +228,18 @@ class Pointwise(Op):
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         return tuple(broadcast_region(box, x) for x in inputs)
+
+
+def of_formula(name: str) -> dict[str, Any]:
+    """The members of an operator that is a formula of kernels/elementwise/functions.py."""
+    formula = FORMULAS[name]
+    return {
+        "formula": name,
+        "elements": staticmethod(formula.apply),
+        "integers": formula.serves(INT64),
+        "weight": formula.weight,
+        "tolerance": formula.tolerance,
+    }
 
 
 def unary_samples(op: Op, integers: bool) -> Iterable[Sample]:
