@@ -82,8 +82,14 @@ def words(text: str) -> frozenset[str]:
 
 
 def each(names: str, decode: Callable[[str], D]) -> dict[str, D]:
-    """Return rows of a table: a decoder for each name."""
-    return {name: decode(name) for name in names.split()}
+    """Return rows of a table: a decoder for each name; of "NAME=OP", for OP."""
+    pairs = (name.partition("=") for name in names.split())
+    return {name: decode(op or name) for name, _, op in pairs}
+
+
+def alike(names: str, decode: D) -> dict[str, D]:
+    """Return rows of a table: the same decoder for each name."""
+    return dict.fromkeys(names.split(), decode)
 
 
 # ---- elementwise -----------------------------------------------------------------------------------------------------

@@ -27,14 +27,6 @@ def _silu(builder: GraphBuilder, x: str, name: str) -> str:
     return builder.add("Mul", x, builder.add("Sigmoid", x), name=name)
 
 
-def _log_sigmoid(builder: GraphBuilder, x: str, name: str) -> str:
-    return builder.add("Neg", builder.add("Softplus", builder.add("Neg", x)), name=name)
-
-
-def _tanh_shrink(builder: GraphBuilder, x: str, name: str) -> str:
-    return builder.add("Sub", x, builder.add("Tanh", x), name=name)
-
-
 _SAME_NAME = "Relu Elu Selu Celu Softplus Softsign Tanh Sigmoid Mish"
 ACTIVATIONS: Mapping[str, Apply] = {
     **{op.lower(): _plain(op) for op in _SAME_NAME.split()},
@@ -49,8 +41,10 @@ ACTIVATIONS: Mapping[str, Apply] = {
     "swish": _silu,
     "softmax": _plain("Softmax", axis=-1),
     "log_softmax": _plain("LogSoftmax", axis=-1),
-    "log_sigmoid": _log_sigmoid,
-    "tanh_shrink": _tanh_shrink,
+    "log_sigmoid": lambda builder, x, name: builder.add(
+        "Neg", builder.add("Softplus", builder.add("Neg", x)), name=name
+    ),
+    "tanh_shrink": lambda builder, x, name: builder.add("Sub", x, builder.add("Tanh", x), name=name),
 }
 
 
@@ -121,33 +115,21 @@ def _relu(call: LayerCall) -> str:
     return call.builder.add("Min", y, call.builder.constant(np.float32(_first_of(call, ("max_value",), 0.0))))
 
 
-def _leaky(call: LayerCall) -> str:
-    slope = _first_of(call, ("negative_slope", "alpha"), 0.3)
-    return call.builder.add("LeakyRelu", call.x, name=call.name, alpha=slope)
-
-
-def _elu(call: LayerCall) -> str:
-    return call.builder.add("Elu", call.x, name=call.name, alpha=_first_of(call, ("alpha",), 1.0))
-
-
-def _thresholded(call: LayerCall) -> str:
-    return call.builder.add("ThresholdedRelu", call.x, name=call.name, alpha=_first_of(call, ("theta",), 1.0))
-
-
-def _prelu(call: LayerCall) -> str:
-    return call.builder.add("PRelu", call.x, call.weight(0, "alpha", call.rank - 1), name=call.name)
-
-
-def _softmax(call: LayerCall) -> str:
-    return call.builder.add("Softmax", call.x, name=call.name, axis=call.axis())
+def _sloped(op: str, names: str, default: float) -> Decode:
+    """Return a decoder of an operator whose alpha the configuration has under one of these names."""
+    return lambda call: call.builder.add(
+        op, call.x, name=call.name, alpha=_first_of(call, tuple(names.split()), default)
+    )
 
 
 LAYERS: Mapping[str, Decode] = {
     "Activation": _activation,
     "ReLU": _relu,
-    "LeakyReLU": _leaky,
-    "ELU": _elu,
-    "ThresholdedReLU": _thresholded,
-    "PReLU": _prelu,
-    "Softmax": _softmax,
+    "LeakyReLU": _sloped("LeakyRelu", "negative_slope alpha", 0.3),
+    "ELU": _sloped("Elu", "alpha", 1.0),
+    "ThresholdedReLU": _sloped("ThresholdedRelu", "theta", 1.0),
+    "PReLU": lambda call: call.builder.add(
+        "PRelu", call.x, call.weight(0, "alpha", call.rank - 1), name=call.name
+    ),
+    "Softmax": lambda call: call.builder.add("Softmax", call.x, name=call.name, axis=call.axis()),
 }

@@ -272,11 +272,7 @@ def _merge(op: str) -> Decode:
     return decode
 
 
-def _same(call: LayerCall) -> KerasValue:
-    """Decode a layer that changes nothing outside of training."""
-    return call.value
-
-
+# Layers that change nothing outside of training.
 _OF_TRAINING = (
     "Dropout SpatialDropout1D SpatialDropout2D SpatialDropout3D GaussianNoise GaussianDropout AlphaDropout "
     "ActivityRegularization RandomFlip RandomRotation RandomZoom RandomTranslation RandomContrast RandomBrightness"
@@ -304,7 +300,7 @@ LAYERS: Mapping[str, Decode] = {
     "Average": _merge("Mean"),
     "Maximum": _merge("Max"),
     "Minimum": _merge("Min"),
-    **dict.fromkeys(_OF_TRAINING.split(), _same),
+    **dict.fromkeys(_OF_TRAINING.split(), lambda call: call.value),
     **ACTIVATIONS,
     **SHAPES,
 }

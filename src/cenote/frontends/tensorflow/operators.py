@@ -56,26 +56,9 @@ def _iterator(site: NodeSite) -> list[str]:
     return [site.builder.input(*one) for one in declarations]
 
 
-def _constant(site: NodeSite) -> str:
-    return site.builder.constant(site.tensor("value"), site.name)
-
-
-def _variable(site: NodeSite) -> Value:
-    return VariableHandle(site.name, site.text("shared_name", "") or site.name)
-
-
 def _read(site: NodeSite) -> Value:
     value = _first(site)
     return site.importer.read(value) if isinstance(value, VariableHandle) else value
-
-
-def _passed(site: NodeSite) -> Value:
-    """Decode an operation that passes its input on. A variable of TensorFlow 1 is read here."""
-    return _read(site)
-
-
-def _call(site: NodeSite) -> Sequence[Value]:
-    return site.importer.call(site, site.attributes["f"].func.name, site.inputs)
 
 
 def _while(site: NodeSite) -> Sequence[Value]:
@@ -117,14 +100,8 @@ def _divide_no_nan(site: NodeSite) -> str:
 
 def _matmul(site: NodeSite) -> str:
     a, b = site.values()[:2]
-    return site.builder.add(
-        "Gemm",
-        a,
-        b,
-        name=site.name,
-        transA=int(site.flag("transpose_a")),
-        transB=int(site.flag("transpose_b")),
-    )
+    turned = {"transA": int(site.flag("transpose_a")), "transB": int(site.flag("transpose_b"))}
+    return site.builder.add("Gemm", a, b, name=site.name, **turned)
 
 
 def _batch_matmul(site: NodeSite) -> str:
@@ -157,10 +134,6 @@ def _boolean_reduction(op: str) -> Decode:
     return decode
 
 
-def _einsum(site: NodeSite) -> str:
-    return site.builder.add("Einsum", *site.values(), name=site.name, equation=site.text("equation"))
-
-
 def _select(site: NodeSite) -> str:
     """Decode Where with a condition of one axis that chooses whole rows."""
     condition, x, y = site.values()[:3]
@@ -181,41 +154,34 @@ OPERATORS: Mapping[str, Decode] = {
     "Placeholder": _placeholder,
     "PlaceholderWithDefault": _placeholder_with_default,
     "IteratorGetNext": _iterator,
-    "Const": _constant,
-    **common.each("VarHandleOp VariableV2 Variable", lambda name: _variable),
-    **common.each("ReadVariableOp", lambda name: _read),
-    **common.each(
-        "Identity StopGradient PreventGradient CheckNumerics Snapshot EnsureShape Assert Print",
-        lambda name: _passed,
+    "Const": lambda site: site.builder.constant(site.tensor("value"), site.name),
+    **common.alike(
+        "VarHandleOp VariableV2 Variable",
+        lambda site: VariableHandle(site.name, site.text("shared_name", "") or site.name),
+    ),
+    # These pass their input on; a variable of TensorFlow 1 is read here.
+    **common.alike(
+        "ReadVariableOp Identity StopGradient PreventGradient CheckNumerics Snapshot EnsureShape Assert Print",
+        _read,
     ),
     "IdentityN": lambda site: list(site.inputs),
-    **common.each("PartitionedCall StatefulPartitionedCall", lambda name: _call),
+    **common.alike(
+        "PartitionedCall StatefulPartitionedCall",
+        lambda site: site.importer.call(site, site.attributes["f"].func.name, site.inputs),
+    ),
     **BRANCHES,
-    **common.each("While StatelessWhile", lambda name: _while),
+    **common.alike("While StatelessWhile", _while),
     **common.each(
-        "Relu Elu Selu Sigmoid Tanh Softplus Softsign Erf Exp Log Sqrt Neg Abs Sign Floor Ceil Round Sin Cos Tan Sinh "
-        "Cosh Asin Acos Atan Asinh Acosh Atanh Reciprocal Add Sub Mul Div Pow Equal Greater Less",
+        "Relu Elu Selu Sigmoid Tanh Softplus Softsign Erf Exp Log Sqrt Neg Abs Sign Floor Ceil Round Rint=Round Sin "
+        "Cos Tan Sinh Cosh Asin Acos Atan Asinh Acosh Atanh Reciprocal Inv=Reciprocal ClipByValue=Clip Add AddV2=Add "
+        "AddN=Sum Sub Mul Div RealDiv=Div TruncateDiv=Div FloorMod=Mod Pow Maximum=Max Minimum=Min Equal Greater "
+        "GreaterEqual=GreaterOrEqual Less LessEqual=LessOrEqual LogicalNot=Not LogicalAnd=And LogicalOr=Or IsNan=IsNaN "
+        "IsInf=IsInf SelectV2=Where",
         common.plain,
     ),
     "Relu6": common.clip(0.0, 6.0),
-    "ClipByValue": common.plain("Clip"),
     "LeakyRelu": common.leaky,
-    "Rint": common.plain("Round"),
-    "Inv": common.plain("Reciprocal"),
-    "AddV2": common.plain("Add"),
-    "RealDiv": common.plain("Div"),
-    "TruncateDiv": common.plain("Div"),
-    "AddN": common.plain("Sum"),
-    "Maximum": common.plain("Max"),
-    "Minimum": common.plain("Min"),
-    "GreaterEqual": common.plain("GreaterOrEqual"),
-    "LessEqual": common.plain("LessOrEqual"),
     "NotEqual": common.after("Equal", "Not"),
-    "LogicalNot": common.plain("Not"),
-    "LogicalAnd": common.plain("And"),
-    "LogicalOr": common.plain("Or"),
-    "IsNan": common.plain("IsNaN"),
-    "IsInf": common.plain("IsInf"),
     "Rsqrt": common.after("Sqrt", "Reciprocal"),
     "Square": common.square,
     "SquaredDifference": common.squared_difference,
@@ -223,19 +189,19 @@ OPERATORS: Mapping[str, Decode] = {
     "Expm1": _one_less("Exp", False),
     "Erfc": _one_less("Erf", True),
     "FloorDiv": common.floor_division,
-    "FloorMod": common.plain("Mod"),
     "DivNoNan": _divide_no_nan,
     "MatMul": _matmul,
-    **common.each("BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda name: _batch_matmul),
-    "Einsum": _einsum,
+    **common.alike("BatchMatMul BatchMatMulV2 BatchMatMulV3", _batch_matmul),
+    "Einsum": lambda site: site.builder.add(
+        "Einsum", *site.values(), name=site.name, equation=site.text("equation")
+    ),
     "Softmax": common.plain("Softmax", axis=-1),
     "LogSoftmax": common.plain("LogSoftmax", axis=-1),
-    **{name: common.reduction(f"Reduce{name}") for name in ("Mean", "Max", "Min", "Sum", "Prod")},
+    **common.each("Mean Max Min Sum Prod", lambda name: common.reduction(f"Reduce{name}")),
     "All": _boolean_reduction("ReduceMin"),
     "Any": _boolean_reduction("ReduceMax"),
     "Cast": common.cast,
     "Select": _select,
-    "SelectV2": common.plain("Where"),
     "ResourceGather": _gather_variable,
     **PICTURES,
     **SHAPES,

@@ -18,14 +18,6 @@ def _reshape(site: NodeSite) -> str:
     )
 
 
-def _squeeze(site: NodeSite) -> str:
-    return common.squeezed(site, site.integers("squeeze_dims", ()) or site.integers("axis", ()))
-
-
-def _mirror_pad(site: NodeSite) -> str:
-    return common.padded(site, {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}[site.text("mode")])
-
-
 def _concat(axis_first: bool) -> Decode:
     def decode(site: NodeSite) -> str:
         values = site.values()
@@ -52,10 +44,6 @@ def _gather(site: NodeSite) -> str:
     return pieces.gathered(site.builder, site.x(0), site.x(1), axis, site.integer("batch_dims", 0), site.name)
 
 
-def _gather_nd(site: NodeSite) -> str:
-    return site.builder.add("GatherND", site.x(0), as_int64(site.builder, site.x(1)), name=site.name)
-
-
 def _like(number: int) -> Decode:
     def decode(site: NodeSite) -> str:
         shape = site.builder.add("Shape", site.x(0))
@@ -67,7 +55,9 @@ def _like(number: int) -> Decode:
 
 SHAPES: Mapping[str, Decode] = {
     "Reshape": _reshape,
-    "Squeeze": _squeeze,
+    "Squeeze": lambda site: common.squeezed(
+        site, site.integers("squeeze_dims", ()) or site.integers("axis", ())
+    ),
     "ExpandDims": common.expand_dims,
     "Transpose": common.transpose,
     "ConcatV2": _concat(False),
@@ -80,7 +70,9 @@ SHAPES: Mapping[str, Decode] = {
     "StridedSlice": common.strided_slice,
     "Pad": common.pad,
     "PadV2": common.pad,
-    "MirrorPad": _mirror_pad,
+    "MirrorPad": lambda site: common.padded(
+        site, {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}[site.text("mode")]
+    ),
     "Tile": common.tile,
     "Fill": common.fill,
     "BroadcastTo": common.broadcast_to,
@@ -90,7 +82,9 @@ SHAPES: Mapping[str, Decode] = {
     "Rank": _rank,
     "GatherV2": _gather,
     "Gather": _gather,
-    "GatherNd": _gather_nd,
+    "GatherNd": lambda site: site.builder.add(
+        "GatherND", site.x(0), as_int64(site.builder, site.x(1)), name=site.name
+    ),
     "ArgMax": common.arg("ArgMax"),
     "ArgMin": common.arg("ArgMin"),
     "TopKV2": common.top_k,

@@ -148,16 +148,6 @@ def _softmax(site: OperatorSite) -> str:
     return site.builder.add("Softmax", x, name=site.name, axis=-1)
 
 
-def _gelu(site: OperatorSite) -> str:
-    kind = "tanh" if site.flag("approximate") else "none"
-    return site.builder.add("Gelu", site.x(), name=site.name, approximate=kind)
-
-
-def _normalized(site: OperatorSite) -> str:
-    """Decode x / sqrt(sum of squares of its last axis)."""
-    return site.activated(lambda name: site.builder.add("LpNormalization", site.x(), axis=-1, p=2, name=name))
-
-
 OPERATORS: Mapping[str, Decode] = {
     "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _depthwise,
@@ -171,37 +161,33 @@ OPERATORS: Mapping[str, Decode] = {
     "SOFTMAX": _softmax,
     **common.each("ADD SUB MUL DIV", lambda name: _activated(name.title())),
     **common.each(
-        "TANH RELU ELU HARD_SWISH EXP LOG SQRT NEG ABS SIN COS FLOOR CEIL ROUND SIGN POW LESS GREATER EQUAL",
-        lambda name: common.plain(name.title().replace("_", "")),
+        "LOGISTIC=Sigmoid TANH=Tanh RELU=Relu ELU=Elu HARD_SWISH=HardSwish EXP=Exp LOG=Log SQRT=Sqrt NEG=Neg ABS=Abs "
+        "SIN=Sin COS=Cos FLOOR=Floor CEIL=Ceil ROUND=Round SIGN=Sign POW=Pow FLOOR_MOD=Mod ADD_N=Sum MAXIMUM=Max "
+        "MINIMUM=Min EQUAL=Equal LESS=Less LESS_EQUAL=LessOrEqual GREATER=Greater GREATER_EQUAL=GreaterOrEqual "
+        "LOGICAL_AND=And LOGICAL_OR=Or LOGICAL_NOT=Not PRELU=PRelu",
+        common.plain,
     ),
-    "LOGISTIC": common.plain("Sigmoid"),
-    "MAXIMUM": common.plain("Max"),
-    "MINIMUM": common.plain("Min"),
-    "ADD_N": common.plain("Sum"),
-    "LESS_EQUAL": common.plain("LessOrEqual"),
-    "GREATER_EQUAL": common.plain("GreaterOrEqual"),
-    "LOGICAL_AND": common.plain("And"),
-    "LOGICAL_OR": common.plain("Or"),
-    "LOGICAL_NOT": common.plain("Not"),
     "LOG_SOFTMAX": common.plain("LogSoftmax", axis=-1),
     "RELU6": common.clip(0.0, 6.0),
     "RELU_N1_TO_1": common.clip(-1.0, 1.0),
     "RELU_0_TO_1": common.clip(0.0, 1.0),
-    "PRELU": common.plain("PRelu"),
     "LEAKY_RELU": common.leaky,
-    "GELU": _gelu,
+    "GELU": lambda site: site.builder.add(
+        "Gelu", site.x(), name=site.name, approximate="tanh" if site.flag("approximate") else "none"
+    ),
     "RSQRT": common.after("Sqrt", "Reciprocal"),
     "NOT_EQUAL": common.after("Equal", "Not"),
     "SQUARE": common.square,
     "SQUARED_DIFFERENCE": common.squared_difference,
     "FLOOR_DIV": common.floor_division,
-    "FLOOR_MOD": common.plain("Mod"),
-    "L2_NORMALIZATION": _normalized,
+    # x / sqrt(sum of squares of its last axis).
+    "L2_NORMALIZATION": lambda site: site.activated(
+        lambda name: site.builder.add("LpNormalization", site.x(), axis=-1, p=2, name=name)
+    ),
     "LOCAL_RESPONSE_NORMALIZATION": common.lrn("radius"),
-    "MEAN": common.reduction("ReduceMean"),
-    "SUM": common.reduction("ReduceSum"),
-    "REDUCE_MAX": common.reduction("ReduceMax"),
-    "REDUCE_MIN": common.reduction("ReduceMin"),
-    "REDUCE_PROD": common.reduction("ReduceProd"),
+    **common.each(
+        "MEAN=Mean SUM=Sum REDUCE_MAX=Max REDUCE_MIN=Min REDUCE_PROD=Prod",
+        lambda name: common.reduction(f"Reduce{name}"),
+    ),
     **SHAPES,
 }

@@ -25,14 +25,6 @@ def _reshape(site: OperatorSite) -> str:
     return site.builder.add("Reshape", site.x(), shape, name=site.name, allowzero=1)
 
 
-def _squeeze(site: OperatorSite) -> str:
-    return common.squeezed(site, site.integers("squeeze_dims"))
-
-
-def _mirror_pad(site: OperatorSite) -> str:
-    return common.padded(site, "symmetric" if site.integer("mode") else "reflect")
-
-
 def _dequantize(site: OperatorSite) -> str:
     """Decode DEQUANTIZE: half floats become a wider type, integers the numbers that they represent."""
     content = site.importer.constant(site.tensor_number(0))
@@ -42,27 +34,15 @@ def _dequantize(site: OperatorSite) -> str:
     return site.builder.cast(site.x(), np.dtype(np.float32), site.name) if kind.kind == "f" else site.x()
 
 
-def _same(site: OperatorSite) -> str:
-    return site.x()
-
-
-def _densify(site: OperatorSite) -> str:
-    return site.stored(0)
-
-
 def _gather(site: OperatorSite) -> str:
     axis, batch_dims = site.integer("axis"), site.integer("batch_dims")
     return pieces.gathered(site.builder, site.x(), site.stored(1), axis, batch_dims, site.name)
 
 
-def _select(site: OperatorSite) -> str:
-    return site.builder.add("Where", site.stored(0), site.x(1), site.x(2), name=site.name)
-
-
 SHAPES: Mapping[str, Decode] = {
     "CONCATENATION": _concat,
     "RESHAPE": _reshape,
-    "SQUEEZE": _squeeze,
+    "SQUEEZE": lambda site: common.squeezed(site, site.integers("squeeze_dims")),
     "EXPAND_DIMS": common.expand_dims,
     "TRANSPOSE": common.transpose,
     "SPLIT": common.split("num_splits"),
@@ -73,15 +53,15 @@ SHAPES: Mapping[str, Decode] = {
     "STRIDED_SLICE": common.strided_slice,
     "PAD": common.pad,
     "PADV2": common.pad,
-    "MIRROR_PAD": _mirror_pad,
+    "MIRROR_PAD": lambda site: common.padded(site, "symmetric" if site.integer("mode") else "reflect"),
     "RESIZE_BILINEAR": common.resize("linear"),
     "RESIZE_NEAREST_NEIGHBOR": common.resize("nearest"),
     "SPACE_TO_DEPTH": common.depth("SpaceToDepth"),
     "DEPTH_TO_SPACE": common.depth("DepthToSpace"),
     "CAST": common.cast,
     "DEQUANTIZE": _dequantize,
-    "QUANTIZE": _same,
-    "DENSIFY": _densify,
+    "QUANTIZE": lambda site: site.x(),
+    "DENSIFY": lambda site: site.stored(0),
     "GATHER": _gather,
     "ARG_MAX": common.arg("ArgMax"),
     "ARG_MIN": common.arg("ArgMin"),
@@ -91,8 +71,10 @@ SHAPES: Mapping[str, Decode] = {
     "TILE": common.tile,
     "BROADCAST_TO": common.broadcast_to,
     "FILL": common.fill,
-    "SELECT": _select,
-    "SELECT_V2": _select,
+    **common.alike(
+        "SELECT SELECT_V2",
+        lambda site: site.builder.add("Where", site.stored(0), site.x(1), site.x(2), name=site.name),
+    ),
     "CUMSUM": common.cumulate,
     "REVERSE_V2": common.reverse,
 }
