@@ -20,9 +20,11 @@ class Site(Protocol):
     """An operator of a file with its inputs and attributes: the input of a decoder."""
 
     name: str
+    inputs: Sequence[Any]
 
     @property
-    def builder(self) -> GraphBuilder: ...
+    def builder(self) -> GraphBuilder:
+        """The graph under construction."""
 
     def has(self, index: int) -> bool:
         """Return whether there is an input of this index."""
@@ -35,18 +37,23 @@ class Site(Protocol):
 
     def values(self) -> list[str]:
         """Return the values of all inputs."""
+        return [self.x(index) for index in range(len(self.inputs))]
 
     def known(self, index: int) -> Array | None:
         """Return the content of an input that is constant, None for others."""
+        return self.builder.known(self.stored(index))
 
     def need(self, index: int, what: str) -> Array:
         """Return the content of an input that must be constant. Raises UnsupportedError where it is not."""
+        return self.builder.need(self.stored(index), what)
 
     def numbers(self, index: int, what: str) -> tuple[int, ...]:
         """Return the content of an input of integers that must be constant."""
+        return self.builder.numbers(self.stored(index), what)
 
     def number(self, index: int, what: str) -> int:
         """Return the content of an input that must be one constant integer."""
+        return self.builder.number(self.stored(index), what)
 
     def integer(self, name: str, default: int | None = None) -> int:
         """Return an integer attribute."""

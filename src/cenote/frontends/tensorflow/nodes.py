@@ -20,7 +20,7 @@ from cenote.frontends.tensorflow.branches import Branches, Sides, around
 from cenote.frontends.tensorflow.messages import Contents
 from cenote.frontends.tensorflow.scope import TensorFlowScope
 from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
-from cenote.frontends.tensorflow_common import words
+from cenote.frontends.tensorflow_common import Site, words
 
 DEEPEST_CALL = 64
 # Nodes that inlining may make.
@@ -77,7 +77,7 @@ _WAITING = words(
 
 
 @dataclass
-class NodeSite:
+class NodeSite(Site):
     """A node with its inputs imported: the input of a decoder."""
 
     name: str
@@ -121,9 +121,6 @@ class NodeSite:
     def decoded(self) -> tuple[Value, ...]:
         """Return the node's outputs."""
         return self.importer.decoded(self)
-
-    def values(self) -> list[str]:
-        return [self.x(index) for index in range(len(self.inputs))]
 
     def _get(self, name: str, kind: str, default: Any) -> Any:
         if name not in self.attributes:
@@ -172,10 +169,6 @@ class NodeSite:
     def tensor(self, name: str) -> Array:
         return array_of(self._get(name, "tensor", None), self.importer.contents, f"attribute '{name}'")
 
-    def known(self, index: int) -> Array | None:
-        """Return the content of an input that is constant; None for others."""
-        return self.builder.known(self.x(index))
-
     def has(self, index: int) -> bool:
         return index < len(self.inputs)
 
@@ -192,15 +185,6 @@ class NodeSite:
     @property
     def is_float(self) -> bool:
         return self.dtype("T").kind == "f"
-
-    def need(self, index: int, what: str) -> Array:
-        return self.builder.need(self.x(index), what)
-
-    def numbers(self, index: int, what: str) -> tuple[int, ...]:
-        return self.builder.numbers(self.x(index), what)
-
-    def number(self, index: int, what: str) -> int:
-        return self.builder.number(self.x(index), what)
 
     @property
     def channels_first(self) -> bool:

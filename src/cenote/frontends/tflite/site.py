@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ModelError
-from cenote.core.types import Array
 from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.channels_last import ChannelsLast, SlidingWindow, fused
+from cenote.frontends.tensorflow_common import Site
 from cenote.frontends.tflite import schema
 from cenote.frontends.tflite.flatbuffer import FlatTable
 from cenote.frontends.tflite.importer import TfliteImporter
 
 
 @dataclass
-class OperatorSite:
+class OperatorSite(Site):
     """An operator of the file: the input of a decoder."""
 
     op: str
@@ -48,26 +48,11 @@ class OperatorSite:
         number = self.tensor_number(index)
         return "" if number < 0 else self.importer.real(number)
 
-    def values(self) -> list[str]:
-        return [self.x(index) for index in range(len(self.inputs))]
-
     def stored(self, index: int) -> str:
         return self.importer.stored(self.tensor_number(index))
 
     def has(self, index: int) -> bool:
         return self.tensor_number(index) >= 0
-
-    def known(self, index: int) -> Array | None:
-        return self.builder.known(self.stored(index))
-
-    def need(self, index: int, what: str) -> Array:
-        return self.builder.need(self.stored(index), what)
-
-    def numbers(self, index: int, what: str) -> tuple[int, ...]:
-        return self.builder.numbers(self.stored(index), what)
-
-    def number(self, index: int, what: str) -> int:
-        return self.builder.number(self.stored(index), what)
 
     def rank(self, index: int = 0) -> int:
         return len(self.importer.tensor(self.tensor_number(index)).shape)
