@@ -31,6 +31,7 @@ COMMON = ("core", "codegen", "runtime")
 SHARED = (
     *COMMON,
     "ops/base.py",
+    "ops/traits.py",
     "ops/checks.py",
     "ops/runner.py",
     *(f"kernels/{name}.py" for name in ("base", "launch", "driver", "cost_model", "lanes")),
