@@ -54,7 +54,7 @@ REASONS = {
     "softmax_cross_entropy_loss": _CLASSIC,
     "einsum": _WRITTEN, "spatial_pyramid_pool": _RARE, "gated_conv": _CONSTANT,
     "fresh_seed": _SEEDED,
-    "conv_integer": _INTEGER, "matmul_integer": _INTEGER, "qlinear_conv": _INTEGER, "qlinear_matmul": _INTEGER,
+    "conv_integer": _INTEGER, "matmul_integer": _INTEGER, "qlinear_conv": _CONSTANT, "qlinear_matmul": _INTEGER,
     "shape": _SHAPES, "size": _SHAPES, "range": _SHAPES, "constant_of_shape": _SHAPES, "eye_like": _SHAPES,
     "window": _SHAPES, "mel_weight_matrix": _SHAPES, "affine_grid": _RARE, "bit_cast": _RARE,
     "gemm": _BLAS, "matmul": _BLAS,

@@ -43,30 +43,26 @@ class Kernel:
     `scratch` come with every call.
 
     `moves_addresses`: LLVM shall not look for better addresses in the loops. For kernels whose hot loops move cursors
-    or add one counter to fixed addresses; it saves more than half of their compile time.
+    or add one counter to fixed addresses; it saves more than half of their compile time. `extensions` of the
+    instruction set are used beside those of the target's level.
     """
 
     def __init__(self, symbol: str, target: Target, parameters: Sequence[Parameter]) -> None:
         self.symbol, self.target, self.parameters = symbol, target, tuple(parameters)
-        self._lines: list[str] = []
-        self._entry: list[str] = []
+        self._lines, self._entry = list[str](), list[str]()
         self._declarations: dict[str, str] = {}
-        self._count = 0
-        self._block = "entry"
-        self._has_metadata = False
-        self.moves_addresses = False
+        self._count, self._block = 0, "entry"
+        self._has_metadata, self.moves_addresses = False, False
+        self.extensions: tuple[str, ...] = ()
         self.begin, self.end = Value(self, I64, 1, "%begin"), Value(self, I64, 1, "%end")
         self.scratch = Pointer(self, U8, "%scratch")
-        self._arguments: dict[str, Value | Pointer] = {}
-        for parameter in parameters:
-            text = f"%p.{parameter.name}"
-            self._arguments[parameter.name] = (
-                Pointer(self, parameter.type, text)
-                if parameter.pointer
-                else Value(self, parameter.type, 1, text)
-            )
+        self._arguments = {each.name: self._argument(each) for each in parameters}
 
     # ---- parameters -------------------------------------------------------------------------------------------
+
+    def _argument(self, parameter: Parameter) -> Value | Pointer:
+        type, text = parameter.type, f"%p.{parameter.name}"
+        return Pointer(self, type, text) if parameter.pointer else Value(self, type, 1, text)
 
     def pointer(self, name: str) -> Pointer:
         """Return the pointer parameter with a name."""
@@ -374,9 +370,13 @@ class Kernel:
             for p in self.parameters
         ]
         signature = ", ".join([*declared, "i64 %begin", "i64 %end", "ptr noalias %scratch"])
-        attributes = f"noinline nounwind {MOVES_ADDRESSES}" if self.moves_addresses else "noinline nounwind"
-        head = f'define internal void @"{self.symbol}.body"({signature}) {attributes} {{'
+        head = f'define internal void @"{self.symbol}.body"({signature}) {self._attributes()} {{'
         return [head, "entry:", *self._entry, *self._lines, "  ret void", "}"]
+
+    def _attributes(self) -> str:
+        features = ",+".join([self.target.features, *self.extensions])
+        extended = f' "target-features"="{features}"' if self.extensions else ""
+        return "noinline nounwind" + f" {MOVES_ADDRESSES}" * self.moves_addresses + extended
 
     def _unpacking(self) -> list[str]:
         lines = [f'define void @"{self.symbol}"(ptr %words, i64 %begin, i64 %end, ptr %scratch) nounwind {{']

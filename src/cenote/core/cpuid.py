@@ -20,7 +20,8 @@ _XGETBV = bytes.fromhex("31c9 0f01d0 c3")
 _XGETBV_AT = 64
 _READ_EXECUTE = mmap.PROT_READ | 4 if hasattr(mmap, "PROT_READ") else 0
 
-_EBX, _ECX = 1, 2  # places in the answer
+_EAX, _EBX, _ECX = 0, 1, 2  # places in the answer
+SEVEN_ONE = 7 | 1 << 32  # leaf 7, subleaf 1
 # name: leaf, register, bit; the answers' layout is in Intel's and AMD's manuals
 _BITS = {
     "sse3": (1, _ECX, 0), "ssse3": (1, _ECX, 9), "fma": (1, _ECX, 12), "cx16": (1, _ECX, 13),
@@ -28,12 +29,13 @@ _BITS = {
     "avx": (1, _ECX, 28), "f16c": (1, _ECX, 29),
     "bmi": (7, _EBX, 3), "avx2": (7, _EBX, 5), "bmi2": (7, _EBX, 8),
     "avx512f": (7, _EBX, 16), "avx512dq": (7, _EBX, 17), "avx512cd": (7, _EBX, 28),
-    "avx512bw": (7, _EBX, 30), "avx512vl": (7, _EBX, 31),
+    "avx512bw": (7, _EBX, 30), "avx512vl": (7, _EBX, 31), "avx512vnni": (7, _ECX, 11),
+    "avxvnni": (SEVEN_ONE, _EAX, 4),
     "sahf": (0x80000001, _ECX, 0), "lzcnt": (0x80000001, _ECX, 5),
 }  # fmt: skip
 _SAVES = (1, _ECX, 27)  # OSXSAVE: the system saves the registers that XGETBV lists
 _YMM, _ZMM = 0x6, 0xE6  # bits of XGETBV's answer: halves of the vector registers, mask registers
-_IN_YMM = ("avx", "avx2", "fma", "f16c")
+_IN_YMM = ("avx", "avx2", "fma", "f16c", "avxvnni")
 
 
 def can_ask() -> bool:
@@ -74,11 +76,13 @@ def _features(address: int) -> frozenset[str]:
 
     def answer(leaf: int) -> list[int]:
         words = (ctypes.c_uint32 * 4)()
-        ask(leaf, 0, ctypes.addressof(words))
+        ask(leaf & 0xFFFFFFFF, leaf >> 32, ctypes.addressof(words))
         return list(words)
 
     # 0 and 0x80000000 give the last leaf that exists: a leaf beyond it gets the answer of another.
     answers = {leaf: answer(leaf) for leaf in (1, 7, 0x80000001) if leaf <= answer(leaf & 0x80000000)[0]}
+    if 7 in answers and answers[7][_EAX] >= 1:  # its last subleaf
+        answers[SEVEN_ONE] = answer(SEVEN_ONE)
     return supported(answers, saved)
 
 

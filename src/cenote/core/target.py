@@ -17,6 +17,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError
 from cenote.core.text import split_words
 
+PAIRS = "pairs"  # of 16-bit numbers, which every machine can multiply
 _L1, _L2, _L3 = 32 << 10, 512 << 10, 16 << 20  # bytes of the usual caches
 
 
@@ -26,8 +27,8 @@ class Target:
 
     `cpu` is the level of the instruction set, and `features` its extensions of the architecture's baseline, for LLVM.
     `vector_bytes` and `registers` describe the SIMD unit; `has_fma`, `has_half` (hardware float16 conversion),
-    `has_scale` and `has_gather` are the only features kernels branch on. The sizes of the caches serve the choice of
-    kernels: see `of_level`.
+    `has_scale` and `has_gather` are the only features kernels branch on. The sizes of the caches, and `dots`, the way
+    in which bytes are multiplied (`codegen.dots`), serve the choice of kernels: see `of_level`.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Target:
     l2_bytes: int = _L2
     l3_bytes: int = _L3
     line: int = 64
+    dots: str = PAIRS
 
     def __repr__(self) -> str:
         """Text of all fields, of which digests are made. The one of dataclasses stays "..." for good after Ctrl-C at
@@ -51,7 +53,7 @@ class Target:
     def of_level(self) -> Target:
         """Return the target without this machine's caches: a kernel's code may depend on nothing else, so that it can
         be used on other machines."""
-        return replace(self, l1_bytes=_L1, l2_bytes=_L2, l3_bytes=_L3)
+        return replace(self, l1_bytes=_L1, l2_bytes=_L2, l3_bytes=_L3, dots=PAIRS)
 
     @property
     def has_scale(self) -> bool:
@@ -198,6 +200,10 @@ LEVELS = {
 }
 
 
+# Extensions with an instruction that adds four products of bytes, by target.
+EXTENSIONS = {"avx512": "avx512vnni", "avx2": "avxvnni"}
+
+
 def choose_target(features: Collection[str], triple: str, force: str = "") -> Target:
     """Return the best target for a host with these features, or the one that `force` names ("avx512", "avx2",
     "generic").
@@ -205,7 +211,11 @@ def choose_target(features: Collection[str], triple: str, force: str = "") -> Ta
     Raises ArgumentError when the host cannot run the forced one.
     """
     available = {
-        target.name: target for target in _targets(triple) if set(_required(target)) <= set(features)
+        target.name: replace(
+            target, dots=EXTENSIONS[target.name] if EXTENSIONS.get(target.name) in features else PAIRS
+        )
+        for target in _targets(triple)
+        if set(_required(target)) <= set(features)
     }
     if force and force not in available:
         raise ArgumentError(
@@ -221,7 +231,7 @@ def _required(target: Target) -> tuple[str, ...]:
 def _targets(triple: str) -> tuple[Target, ...]:
     """Return the targets of an architecture, widest first."""
     l1_bytes, l2_bytes, l3_bytes = cache_sizes()
-    sizes = {"l1_bytes": l1_bytes, "l2_bytes": l2_bytes, "l3_bytes": l3_bytes}
+    sizes: dict[str, Any] = {"l1_bytes": l1_bytes, "l2_bytes": l2_bytes, "l3_bytes": l3_bytes}
 
     def level(name: str, cpu: str, vector_bytes: int, registers: int, rich: bool) -> Target:
         flags = ",".join(f"+{feature}" for feature in LEVELS.get(cpu, ()))

@@ -224,6 +224,7 @@ class Op(Exact):
     model, because its values are no tensors (a sequence) or it runs nodes of its own (a loop). `selects` says that the
     outputs are elements of the inputs, which are read once each: a profile counts no more bytes read than written.
     `looks` is that of `Check`. `channels_last`, a field of operators on maps: the channels are the last axis.
+    `folds_late` says that what it makes of constants is computed only after passes have looked at them.
     """
 
     name: ClassVar[str] = ""
@@ -234,6 +235,7 @@ class Op(Exact):
     selects: ClassVar[bool] = False
     looks: ClassVar[bool] = False
     channels_last: bool = False
+    folds_late: ClassVar[bool] = False
     from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
     def types(self, *inputs: Any, **unused: Any) -> Types:

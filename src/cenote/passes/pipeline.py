@@ -31,6 +31,7 @@ from cenote.passes.fuse_products import add_to_products, fuse_products
 from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
+from cenote.passes.quantization import dequantize_constants, quantize_convolutions
 from cenote.passes.stacks import add_stacks
 from cenote.passes.transposes import sink_transposes
 from cenote.passes.widen import widen
@@ -45,6 +46,8 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
     """
     exact, rewrites, weights = options.exact, options.rewrites, options.weights
     return (
+        lambda graph: quantize_convolutions(graph, target),
+        dequantize_constants,
         *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
         say_groups,

@@ -30,30 +30,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64, Pointer, Value
 from cenote.codegen.variables import Variable
-from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
-from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
-from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View, float_pointers, numbers_named
-from cenote.kernels.conv.tile_widths import tile_widths
+from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation, activated
-from cenote.kernels.layout.reorder import deep_strides
-from cenote.kernels.partial_sums import two_level_terms
-from cenote.kernels.tables import row_table
 
 # Channels of a group up to which this kernel is the quickest: a shuffle within 128 bits is one instruction. Groups of
 # 8 on 16 lanes need one and a half per product, all on one port: 1.93 ms for 256 channels of 56x56, where joined
 # groups take 1.71 (Emerald Rapids; 2.1 and 2.7 on Zen 4).
 QUICKEST_GROUP = 4
-PIECE_BYTES = 256 << 10  # of input and output per piece of work: 10 to 20 us
 
 AXES = ("image", "block", "outer", "h")
 NUMBERS = (
@@ -119,7 +109,7 @@ class Groups:
         `read` gives.
         """
         first, count = self.read
-        value = source.load(offset, count)
+        value = source.load(offset, count).to(F32)
         for channel in range(self.channels):
             places = [self._first_channel(lane) + channel - first for lane in range(self.lanes)]
             if count == 1:
@@ -128,6 +118,15 @@ class Groups:
                 yield value
             else:
                 yield k.shuffle(value, value, places)
+
+
+@dataclass
+class Filters:
+    """Filters of a block of y: their weights, the number of the first among those of the call, their bias."""
+
+    weights: Pointer
+    first: Value
+    bias: Value = field(init=False)
 
 
 POINTERS = ("x", "weights", "bias", "residual", "y")
@@ -170,14 +169,14 @@ class DepthwiseSpec(KernelSpec):
             block, image = rest % k.number("blocks"), rest // k.number("blocks")
             bases = {s: image * k.number(f"{s}_image") + block * k.number(f"{s}_block") for s in "yr"}
             bases["x"] = image * k.number("x_image") + self._input(k, block, lanes)
-            weights = k.pointer("weights") + block * k.number("slab")
-            bias = k.pointer("bias").load(block * lanes, lanes)
+            filters = Filters(k.pointer("weights") + block * k.number("slab"), block * lanes)
+            filters.bias = k.pointer("bias").load(filters.first, lanes)
             first = band * k.number("band")
             stop = first + k.number("band")
             for row in k.range(first, k.select(stop < rows_in_all, stop, rows_in_all)):
                 outer, h = row // k.number("out_h"), row % k.number("out_h")
                 at = {s: bases[s] + outer * k.number(f"{s}_outer") + h * k.number(f"{s}_h") for s in "xyr"}
-                self._row(k, at, weights, bias, lanes)
+                self._row(k, at, filters, lanes)
         return k
 
     def _input(self, k: Kernel, block: Value, lanes: int) -> Value:
@@ -192,27 +191,27 @@ class DepthwiseSpec(KernelSpec):
     def _groups(self, lanes: int) -> Groups:
         return Groups(self.group, self.filters, lanes, self.pattern)
 
-    def _row(self, k: Kernel, at: dict[str, Value], weights: Pointer, bias: Value, lanes: int) -> None:
+    def _row(self, k: Kernel, at: dict[str, Value], filters: Filters, lanes: int) -> None:
         """One output row: the wide tiles, then the narrow ones."""
         wide, tiles, narrow = k.number("wide"), k.number("tiles"), k.number("narrow")
         for tile in k.range(0, wide):
-            self._tile(k, at, tile * self.width, weights, bias, self.width, lanes)
+            self._tile(k, at, tile * self.width, filters, self.width, lanes)
         if self.width > 1:
             for tile in k.range(wide, tiles):
-                self._tile(k, at, tile * narrow + wide, weights, bias, self.width - 1, lanes)
+                self._tile(k, at, tile * narrow + wide, filters, self.width - 1, lanes)
 
     def _tile(
         self,
         k: Kernel,
         at: dict[str, Value],
         pixel: Value,
-        weights: Pointer,
-        bias: Value,
+        filters: Filters,
         width: int,
         lanes: int,
     ) -> None:
         x = k.pointer("x") + (at["x"] + pixel * (self.stride * lanes))
         y = k.pointer("y") + (at["y"] + pixel * (self.spread * lanes))
+        weights, bias = filters.weights, filters.bias
         accumulators = [k.variable(bias) for _ in range(width)]
         if self.residual:
             r = k.pointer("residual") + (at["r"] + pixel * lanes)
@@ -227,8 +226,12 @@ class DepthwiseSpec(KernelSpec):
             self._window(k, x, weights, block, begin, k.select(end < rows, end, rows), lanes)
             for accumulator, part in zip(accumulators, block, strict=True):
                 accumulator.value = accumulator.value + part.value
-        for index, value in enumerate(activated(k, self.activation, [each.value for each in accumulators])):
+        for index, value in enumerate(self._finished(k, [each.value for each in accumulators], filters)):
             y.store(value, index * (self.spread * lanes))
+
+    def _finished(self, k: Kernel, sums: list[Value], filters: Filters) -> list[Value]:
+        """The elements of y for sums."""
+        return activated(k, self.activation, sums)
 
     def _window(
         self,
@@ -294,100 +297,3 @@ def suits(shape: ConvShape, lanes: int) -> bool:
         and lanes % channels == filters % channels == 0
         and Groups(channels, filters, lanes).patterns <= MOST_PATTERNS
     )
-
-
-def depthwise_calls(
-    shape: ConvShape,
-    weights: Array,
-    bias: Array | None,
-    activation: Activation,
-    x: View,
-    y: View,
-    residual: View | None,
-    target: Target,
-    exact: bool = False,
-) -> Iterator[Call]:
-    """Yield the calls for a convolution over three axes whose groups lie within a vector (`suits`), or of one
-    channel: one per pattern (`Groups`), each of which writes blocks of its own. Pixels of y may lie several apart;
-    those of a residual then do. `exact`: sums are made of shorter chains.
-    """
-    patterns = Groups(shape.group_channels, shape.group_filters, y.layout.lanes).patterns
-    for pattern in range(min(patterns, y.blocks)):
-        call = _pattern_call(shape, weights, bias, activation, x, y, residual, target, pattern, exact)
-        yield replace(call, independent=pattern > 0)
-
-
-def _pattern_call(
-    shape: ConvShape,
-    weights: Array,
-    bias: Array | None,
-    activation: Activation,
-    x: View,
-    y: View,
-    residual: View | None,
-    target: Target,
-    pattern: int,
-    exact: bool,
-) -> Call:
-    lanes = y.layout.lanes
-    groups = Groups(shape.group_channels, shape.group_filters, lanes, pattern)
-    blocks = -(-(y.blocks - pattern) // groups.patterns)
-    stride, dilation = shape.strides[2], shape.dilations[2]
-    strides = {"x": deep_strides(x), "y": deep_strides(y), "r": deep_strides(residual or y)}
-    steps = tuple(step * d for step, d in zip(strides["x"][2:], shape.dilations, strict=True))
-    origin = sum(begin * step for (begin, _), step in zip(shape.pads, strides["x"][2:], strict=True))
-    group, taps = shape.group_channels, shape.taps
-    unrolled = (
-        group == 1 and dilation == 1 and widest_row(shape.window[2], target.registers, groups.filters) >= 4
-    )
-    taps_in_row = shape.window[2] if unrolled else 1
-    window = (*shape.window[:2], 1 if unrolled else shape.window[2])
-    widest = widest_group(target.registers, group)
-    if group == 1:
-        widest = widest_row(taps_in_row, target.registers, groups.filters)
-    cut = tile_widths(shape.out[2], widest)
-    spread = strides["y"][4] // lanes
-    terms = two_level_terms(taps * group, exact)
-    long = taps * group > terms
-    more = (residual is not None, activation, group, groups.filters, pattern, spread, long)
-    specs = tuple(DepthwiseSpec(width, taps_in_row, stride, *more) for width in cut.widths)
-    packed = _in_blocks(weights.reshape(shape.filters, group, taps), groups).transpose(0, 3, 2, 1)
-    packed = np.ascontiguousarray(packed)
-    offsets = _in_blocks(np.zeros(shape.filters, np.float32) if bias is None else bias, groups).ravel()
-    band, bands, row_bytes = _bands(shape, lanes)
-    numbers = {"rows": math.prod(window), "wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow}
-    numbers |= {"blocks": blocks, "out_d": shape.out[0], "out_h": shape.out[1]}
-    numbers |= {"band": band, "bands": bands, "slab": taps * group * lanes}
-    for side, (n, c, d, h, _) in strides.items():
-        scale = shape.strides if side == "x" else (1, 1, 1)
-        steps_of = (n, c, d * scale[0], h * scale[1])
-        numbers |= {f"{side}_{axis}": step for axis, step in zip(AXES, steps_of, strict=True)}
-        if side != "x":
-            numbers[f"{side}_block"] = c * groups.patterns
-    items = shape.n * blocks * bands
-    grain = maximum(1, minimum(PIECE_BYTES // maximum(1, row_bytes * band), items // 16))
-    words: dict[str, Argument] = {"x": x, "weights": packed, "bias": offsets, **numbers}
-    words["y"] = y.at(pattern * y.strides[1])
-    words["residual"] = None if residual is None else residual.at(pattern * residual.strides[1])
-    words["table"] = computed(row_table, window, steps, origin)
-    if long:
-        words[BLOCK] = max(1, terms // (taps_in_row * group))
-    executed = 2 * shape.n * shape.pixels * packed.size
-    return Call.named(specs[0], words, items, grain, operations=executed).among(specs, cut.chosen)
-
-
-def _bands(shape: ConvShape, lanes: int) -> tuple[int, int, int]:
-    """Output rows of a band, how many bands there are, and the bytes that a row reads and writes."""
-    row_bytes = shape.out[2] * lanes * 4 * (1 + shape.strides[2] * shape.strides[1])
-    all_rows = shape.out[0] * shape.out[1]
-    band = maximum(1, minimum(all_rows, PIECE_BYTES // maximum(1, row_bytes)))
-    bands = -(-all_rows // band)
-    band = maximum(1, -(-all_rows // maximum(1, bands)))
-    return band, bands, row_bytes
-
-
-def _in_blocks(values: Array, groups: Groups) -> Array:
-    """Rows of `values`, one per filter and zeros behind the last, as (block, lane, …): the blocks of one pattern."""
-    padded = np.zeros((-(-len(values) // groups.lanes) * groups.lanes, *values.shape[1:]), np.float32)
-    padded[: len(values)] = values
-    return padded.reshape(-1, groups.lanes, *values.shape[1:])[groups.pattern :: groups.patterns]

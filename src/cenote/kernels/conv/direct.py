@@ -117,7 +117,7 @@ class ConvDirectSpec(KernelSpec):
     def emit(self, target: Target) -> Kernel:
         kernel = self.kernel(target)
         kernel.moves_addresses = True
-        _Emitter(self, kernel, target.lanes()).run()
+        DirectEmitter(self, kernel, target.lanes()).run()
         return kernel
 
 
@@ -186,7 +186,9 @@ class PixelWalk:
             self.offsets[name].value = self.offsets[name].value + steps[name]
 
 
-class _Emitter:
+class DirectEmitter:
+    """Emitter of one kernel."""
+
     def __init__(self, spec: ConvDirectSpec, k: Kernel, lanes: int) -> None:
         self.spec, self.k, self.lanes = spec, k, lanes
         self.row = spec.blocks * lanes  # weights of one channel
@@ -213,7 +215,8 @@ class _Emitter:
             bases[name] = (
                 base if name == "x" else base + member * self.spec.blocks * k.number(f"{name}_block")
             )
-        self.bias = k.pointer("bias") + (convolution * k.number("bias_group") + member * self.row)
+        self.filters = convolution * k.number("bias_group") + member * self.row
+        self.bias = k.pointer("bias") + self.filters
         first = band * k.number("band")
         last = k.min_drop_nan(first + k.number("band"), k.number("tiles"))
         wide_end = k.min_drop_nan(last, k.number("wide"))

@@ -135,11 +135,11 @@ def direct_calls(
     blocks = -(-problem.shape.group_filters // lanes)
     pixels = problem.pixels if problem.taps else problem.shape.pixels * problem.shape.n
     for first, groups, each in block_runs(blocks, pixels, target.registers):
-        call = _FilterGroups(problem, x, y, residual, target, first, groups, each).call()
+        call = FilterGroups(problem, x, y, residual, target, first, groups, each).call()
         yield replace(call, independent=first > 0)
 
 
-class _FilterGroups:
+class FilterGroups:
     """Builder of one call: `groups` filter groups of `each` blocks from block `first` of every convolution group."""
 
     def __init__(

@@ -21,7 +21,7 @@ from cenote.core.pool_geometry import Pairs
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, View
-from cenote.kernels.conv.depthwise import depthwise_calls
+from cenote.kernels.conv.depthwise_calls import depthwise_calls
 from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
 from cenote.kernels.conv.groups_apart import inputs_apart, into_blocks, out_of_blocks, outputs_apart
 from cenote.kernels.elementwise.activations import Activation

@@ -192,10 +192,12 @@ HALO_NUMBERS = (
 
 @dataclass(frozen=True)
 class HaloSpec(KernelSpec):
-    """Kernel that writes zeros into the halo of a blocked view. `bytes` is an element's size."""
+    """Kernel that writes zeros, or the bits of another `value`, into the halo of a blocked view. `bytes` is an
+    element's size."""
 
     lanes: int
     bytes: int
+    value: int = 0
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -215,15 +217,16 @@ class HaloSpec(KernelSpec):
         """Write zeros to all of a row in the halo, and to the ends of a row inside."""
         inside = (d >= k.number("d_begin")) & (d < k.number("d_end"))
         inside = inside & (h >= k.number("h_begin")) & (h < k.number("h_end"))
-        width, zero = k.number("width"), k.constant(BITS[self.bytes], 0, self.lanes)
+        width, zero = k.number("width"), k.constant(BITS[self.bytes], self.value, self.lanes)
         for w in k.range(0, k.select(inside, k.number("left"), width)):
             row.store(zero, w * self.lanes)
         for w in k.range(k.select(inside, width - k.number("right"), width), width):
             row.store(zero, w * self.lanes)
 
 
-def zero_halo_call(view: View) -> Call:
-    """Return the call that writes zeros to the halo of a blocked view; it has no items when there is no halo."""
+def zero_halo_call(view: View, value: int = 0) -> Call:
+    """Return the call that writes zeros, or other bits, to the halo of a blocked view; it has no items when there is no
+    halo."""
     layout, shape = view.layout, view.shape
     nbytes = view.type.dtype.itemsize
     if not layout.is_blocked or not any(begin or end for begin, end in layout.halo):
@@ -255,7 +258,7 @@ def zero_halo_call(view: View) -> Call:
     }
     touched = (depth * height * width - _interior(shape)) * layout.lanes * nbytes
     grain = maximum(1, (128 << 10) // maximum(1, touched))
-    return Call.named(HaloSpec(layout.lanes, nbytes), words, shape[0] * view.blocks, grain)
+    return Call.named(HaloSpec(layout.lanes, nbytes, value), words, shape[0] * view.blocks, grain)
 
 
 def _interior(shape: Sequence[int]) -> int:

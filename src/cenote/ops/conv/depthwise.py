@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from cenote.core.sizes import maximum
 from cenote.core.types import Layout
 from cenote.kernels.base import present
-from cenote.kernels.conv.depthwise import depthwise_calls
+from cenote.kernels.conv.depthwise_calls import depthwise_calls
 from cenote.kernels.cost_model import moved_seconds, peak_seconds
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem

@@ -74,7 +74,7 @@ def apart(problem: ConvProblem) -> Iterator[Lowering]:
     blocks = [inside] + ([outside] * (1 + (fused.residual is not None)) if outside else [])
     temporaries = tuple(TensorType(FLOAT32, (each.elements,)) for each in blocks)
     padded = -(-shape.group_filters // lanes) * lanes / max(1, shape.group_filters)
-    seconds = peak_seconds(shape.operations * padded, target, _efficiency(shape, lanes))
+    seconds = peak_seconds(shape.operations * padded, target, efficiency(shape, lanes))
     yield problem.lowering(
         "direct_apart",
         PLAIN,
@@ -102,7 +102,7 @@ def plain(problem: ConvProblem) -> Iterator[Lowering]:
         yield from direct_calls(direct, memory[0] if memory else x, y, residual, target)
 
     operations = shape.operations * (-(-shape.filters // lanes) * lanes / shape.filters)
-    seconds = peak_seconds(operations, target, _efficiency(shape, lanes, plain=True))
+    seconds = peak_seconds(operations, target, efficiency(shape, lanes, plain=True))
     yield problem.lowering(
         "direct_plain",
         PLAIN,
@@ -122,10 +122,10 @@ def _seconds(problem: ConvProblem) -> float:
     """The estimate for blocked memory."""
     merged, lanes = problem.direct.shape, problem.lanes
     padded = -(-merged.filters // lanes) * lanes / max(1, merged.filters)
-    return peak_seconds(merged.operations * padded, problem.target, _efficiency(problem.shape, lanes))
+    return peak_seconds(merged.operations * padded, problem.target, efficiency(problem.shape, lanes))
 
 
-def _efficiency(shape: ConvShape, lanes: int, *, plain: bool = False) -> float:
+def efficiency(shape: ConvShape, lanes: int, *, plain: bool = False) -> float:
     """Fraction of peak that the direct kernel reaches: a tile's set-up costs as much as some 6 taps, of which a few
     channels take longer; small maps do not fill the tiles."""
     pixels = plain_size(shape.pixels * shape.n)

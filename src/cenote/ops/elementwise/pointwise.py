@@ -105,7 +105,7 @@ def pointwise_lowerings(
         )
         return [call]
 
-    blocked = Layout(target.lanes(output.dtype))
+    blocked = Layout(block_lanes(output.dtype, target))
     yield Lowering(
         "elementwise_blocked",
         layouts,
@@ -117,6 +117,13 @@ def pointwise_lowerings(
     )
 
 
+def block_lanes(dtype: np.dtype[Any], target: Target) -> int:
+    """The channels of a block in a type: bytes lie as the float32 that they are made of; 0: no blocks."""
+    if dtype.name in ("int8", "uint8"):
+        return target.lanes()
+    return target.lanes(dtype) if is_float(dtype) else 0
+
+
 def _fits(x: TensorType | None, output: TensorType) -> bool:
     return x is not None and x.value is None and x == output
 
@@ -125,12 +132,13 @@ def _blocked_layouts(
     function: Function, inputs: Sequence[TensorType | None], output: TensorType, target: Target
 ) -> tuple[Layout | None, ...] | None:
     """Layouts of the inputs when the output is blocked; None if some operand cannot be read then."""
-    if not 3 <= output.rank <= 5 or not is_float(output.dtype):
+    lanes = block_lanes(output.dtype, target)
+    if not 3 <= output.rank <= 5 or not lanes:
         return None
     used = [present(inputs[index]) for index in function.operands]
-    if any(x.dtype != output.dtype for x in used if x.value is None or x.value.size != 1):
+    if any(block_lanes(x.dtype, target) != lanes for x in used if x.value is None or x.value.size != 1):
         return None
-    blocked = Layout(target.lanes(output.dtype))
+    blocked = Layout(lanes)
     layouts: list[Layout | None] = [None] * len(inputs)
     for index in function.operands:
         x = inputs[index]

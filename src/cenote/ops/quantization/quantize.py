@@ -15,7 +15,7 @@ from cenote.kernels.elementwise.expression import Expression
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import normalize_axis, read, require_same_dtype
 from cenote.ops.elementwise.cast import FLOAT8, SCALE8, SMALL_FLOATS, SMALL_INTEGERS, converted
-from cenote.ops.elementwise.pointwise import Function, Pointwise
+from cenote.ops.elementwise.pointwise import Function, Pointwise, pointwise_lowerings
 from cenote.ops.quantization.quantize_lowerings import (
     WEIGHT,
     dequantizing,
@@ -62,6 +62,10 @@ class Scaled(Pointwise):
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, scale, zero = self.arranged(inputs)
         (output,) = self.infer(*inputs)
+        function = self.function(inputs)
+        if function is not None:
+            yield from pointwise_lowerings(function, inputs, output, target)
+            return
         made = self._expression(x, scale, zero, output)
         yield from scaled_lowerings(made, inputs, output, *_where(self, x, scale), target)
 
@@ -155,6 +159,7 @@ class DequantizeLinear(Scaled):
     dtype: np.dtype[Any] | None = None
 
     name = "dequantize_linear"
+    folds_late = True
     from_onnx = {
         "DequantizeLinear": lambda node: read(
             DequantizeLinear, node, "axis", block="block_size", dtype="output_dtype"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
+from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require, require_kind, require_same_dtype
 from cenote.ops.conv.conv import Conv, correlate, decode_conv
+from cenote.ops.quantization.convolution_lowerings import QuantizedConvolution, convolution_lowerings
 from cenote.ops.quantization.quantize import saturated
 from cenote.ops.values import seeded, wide
 
@@ -169,10 +171,12 @@ class QLinearConv(_ConvHost):
     y_zero_point.
 
     Scales and zero points are scalars, those of w also one per filter; the bias is int32 at scale x_scale *
-    w_scale. Attributes as in Conv. Halves round to even before the zero point is added.
+    w_scale. Attributes as in Conv. Halves round to even before the zero point is added. `bounds`: the least and the
+    largest number of y, where they are not those of its type.
     """
 
     conv: Conv = field(default_factory=Conv)
+    bounds: tuple[int, int] | None = None
 
     name = "qlinear_conv"
     operands = split_words("x x_scale x_zero_point w w_scale w_zero_point y_scale y_zero_point bias?")
@@ -200,8 +204,32 @@ class QLinearConv(_ConvHost):
         total = self.sums(x, w, x_zero, w_zero)
         if bias is not None:
             total = total + per_filter(bias.astype(np.int64), x.ndim - 1)
-        scales = wide(_flat(x_scale)) * per_filter(wide(w_scale), x.ndim - 1) / wide(_flat(y_scale))
-        return (saturated(total.astype(np.int32) * scales, _flat(y_zero), y_zero.dtype),)
+        scales = per_filter(_output_scales(x_scale, w_scale, y_scale), x.ndim - 1)
+        # In float32, as onnxruntime computes it: of whole numbers beyond 2^24 the last bits are rounded.
+        y = saturated(wide(np.float32(total.astype(np.int32)) * scales), _flat(y_zero), y_zero.dtype)
+        return (y if self.bounds is None else np.clip(y, *self.bounds),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        given = [None if each is None else each.value for each in self.arranged(inputs)[1:]]
+        x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = given
+        if any(each is None for each in given[:7]) or (
+            inputs[-1] is not None and bias is None and len(inputs) == 9
+        ):
+            return
+        dtype = np.iinfo(present(y_zero).dtype)
+        problem = QuantizedConvolution(
+            self.conv.shape(present(inputs[0]), present(inputs[3])),
+            inputs,
+            target,
+            present(w),
+            int(present(x_zero).item()),
+            present(w_zero),
+            bias,
+            _output_scales(present(x_scale), present(w_scale), present(y_scale)).ravel(),
+            int(present(y_zero).item()),
+            self.bounds or (dtype.min, dtype.max),
+        )
+        yield from convolution_lowerings(problem)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -216,6 +244,13 @@ class QLinearConv(_ConvHost):
         yield Sample(QLinearConv(conv), (*x_side, *many, *y, bias), "per filter, bias")
         small = (x_side[0][:0], *x_side[1:], *many, y[0], np.array(-5, np.int8), bias)
         yield Sample(QLinearConv(conv), small, "no images")
+
+
+def _output_scales(x: Array, w: Array, y: Array) -> Array:
+    """The factors from sums to numbers of y, one or one per filter, each step in float32."""
+    with np.errstate(all="ignore"):
+        scales: Array = _flat(x.astype(np.float32)) * w.astype(np.float32) / _flat(y.astype(np.float32))
+    return scales
 
 
 def per_filter(values: Array, rank: int) -> Array:

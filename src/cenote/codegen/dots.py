@@ -1,0 +1,81 @@
+"""Sums of four products of bytes, u8 by s8, added to 32-bit lanes: exact on every machine, one instruction on some.
+
+    lane i of total += x[0] w[i][0] + x[1] w[i][1] + x[2] w[i][2] + x[3] w[i][3]
+
+"avx512vnni" and "avxvnni" are extensions with the instruction for it, VPDPBUSD: 64 or 32 products at once. "pairs"
+multiplies 16-bit numbers (VPMADDWD, which SSE2 has): the bytes of x are taken apart into even and odd ones, and the
+weights are stored that way, so that a sum costs two multiplications and two additions. VPMADDUBSW multiplies bytes, but
+adds two products in 16 bits, where 255 * 127 + 255 * 127 saturates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import I8, I16, I32, U32, Pointer, Scalar, Value
+from cenote.core.target import PAIRS
+from cenote.core.types import Array
+
+BYTES = 4  # products of a sum
+_VPDPBUSD = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256"}  # by lanes
+_VPMADDWD = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
+
+
+def weight_type(way: str) -> Scalar:
+    """Return the type in which weights are stored."""
+    return I16 if way == PAIRS else I8
+
+
+def arranged(weights: Array, way: str) -> Array:
+    """Return int8 weights (..., lanes, 4) as kernels read them: (..., elements of all lanes)."""
+    flat = (*weights.shape[:-2], -1)
+    if way != PAIRS:
+        return np.ascontiguousarray(weights, np.int8).reshape(flat)
+    parts = np.stack((weights[..., 0::2], weights[..., 1::2]), axis=-3)
+    return np.ascontiguousarray(parts, np.int16).reshape(flat)
+
+
+class Dots:
+    """Emitter of these sums in one kernel. `way` is "pairs" or the extension that has the instruction."""
+
+    def __init__(self, k: Kernel, way: str, lanes: int) -> None:
+        self.k, self.way, self.lanes = k, way, lanes
+        self.parts = 2 if way == PAIRS else 1
+        if way != PAIRS:
+            k.extensions = (way,)
+
+    def spread(self, place: Pointer, flipped: bool = False) -> list[Value]:
+        """Load four bytes of x for all lanes. `flipped`: x is s8, and becomes the u8 that is larger by 128."""
+        x = self.k.splat(place.cast(I32).load(0), self.lanes)
+        if flipped:
+            x = x ^ -0x7F7F7F80
+        if self.way != PAIRS:
+            return [x]
+        return [x & 0x00FF00FF, (x.bits(U32) >> 8).bits(I32) & 0x00FF00FF]
+
+    def weights(self, place: Pointer) -> list[Value]:
+        """Load the weights of all lanes, which `arranged` has stored."""
+        words = place.cast(I32)
+        return [words.load(part * self.lanes, self.lanes) for part in range(self.parts)]
+
+    def added(self, total: Value, x: list[Value], weights: list[Value]) -> Value:
+        """Return the sums with these products added."""
+        for spread, vector in zip(x, weights, strict=True):
+            if self.way != PAIRS:
+                total = self.k.call(_VPDPBUSD[self.lanes], I32, self.lanes, [total, spread, vector])
+            elif self.k.target.triple.startswith("x86"):
+                total = total + self._multiplied(spread, vector)
+            else:
+                low = ((spread << 16) >> 16) * ((vector << 16) >> 16)
+                total = total + low + (spread >> 16) * (vector >> 16)
+        return total
+
+    def _multiplied(self, x: Value, weights: Value) -> Value:
+        """Return the sums of two 16-bit products in each lane."""
+        count = 2 * self.lanes
+        halves = [
+            self.k.assign(f"bitcast {each.ir} {each.text} to {I16.vector(count)}", I16, count)
+            for each in (x, weights)
+        ]
+        return self.k.call(_VPMADDWD[self.lanes], I32, self.lanes, halves)

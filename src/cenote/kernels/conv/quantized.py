@@ -1,0 +1,159 @@
+"""Direct convolution of bytes: the nest of `direct.py`, four channels at a time, sums in 32 bits, which are exact.
+
+    y = saturate(round((sum + bias) * scale) + zero point)
+
+x is u8, or s8 whose highest bit is flipped as it is loaded. The weights are s8, their zero point taken off; what x's
+zero point adds to a sum is the same for all pixels, as the padding holds it, too, and is a part of the bias. Sums wrap
+around in 32 bits, as ONNX's integer operators say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.dots import BYTES, Dots, weight_type
+from cenote.codegen.values import F32, I32, I64, U8, Pointer, Scalar, Value
+from cenote.codegen.variables import Cursor, Variable
+from cenote.core.target import Target
+from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
+from cenote.kernels.conv.direct import TABLE, ConvDirectSpec, DirectEmitter, Pixel, PixelWalk, TapChunk
+from cenote.kernels.elementwise.rounding import round_even
+
+_COUNTS = (
+    "entries chunk wide tiles band bands narrow filter_groups per_group groups_inside out_w out_h slab zero"
+)
+_STEPS = "w h outer image group"
+NUMBERS = (
+    *_COUNTS.split(),
+    *(f"{side}_{axis}" for side in "xy" for axis in _STEPS.split()),
+    *("y_block", "weights_image", "bias_group"),
+)
+
+
+@dataclass(frozen=True)
+class ConvQuantizedSpec(KernelSpec):
+    """Kernel of bytes. `dots`: the way of `codegen.dots`; `signed`: x is s8; `quads`: groups of four channels per tap;
+    the other fields as in ConvDirectSpec."""
+
+    dots: str
+    signed: bool
+    y: np.dtype[Any]
+    blocks: int
+    width: int
+    quads: int
+    flat_x: bool
+    flat_y: bool
+    joined: bool = False
+
+    residual = False
+    clip = False
+    ragged = False
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        return (
+            *pointers_to(U8, "x"),
+            *pointers_to(weight_type(self.dots), "weights"),
+            *pointers_to(I32, "bias"),
+            *pointers_to(F32, "scales"),
+            *pointers_to(Scalar.of(self.y), "y"),
+            TABLE,
+            *numbers_named(NUMBERS),
+            Parameter("low", F32),
+            Parameter("high", F32),
+        )
+
+    def emit(self, target: Target) -> Kernel:
+        kernel = self.kernel(target)
+        kernel.moves_addresses = True
+        _Emitter(self, kernel, target.lanes()).run()
+        return kernel
+
+
+def requantized(k: Kernel, scaled: Value, element: Scalar) -> Value:
+    """Return elements of y from numbers at its scale."""
+    low, high = (k.splat(k.number(name), scaled.lanes) for name in ("low", "high"))
+    bounded = k.min_drop_nan(k.max_drop_nan(round_even(k, scaled), low), high)
+    return (bounded.to(I32) + k.splat(k.number("zero").to(I32), scaled.lanes)).to(element)
+
+
+class _Emitter(DirectEmitter):
+    def __init__(self, spec: ConvQuantizedSpec, k: Kernel, lanes: int) -> None:
+        super().__init__(cast(ConvDirectSpec, spec), k, lanes)
+        self.quantized = spec
+        self.dots = Dots(k, spec.dots, lanes)
+
+    @property
+    def per_entry(self) -> int:
+        """Number of a tap's weights."""
+        return self.quantized.quads * BYTES * self.row
+
+    def weights_from(self, taps: TapChunk) -> Pointer:
+        return taps.slab + taps.begin * self.per_entry
+
+    def tile(self, walk: PixelWalk, width: int, taps: TapChunk, tile: Value) -> None:
+        k, lanes = self.k, self.lanes
+        pixels = list(self.pixels(walk, width))
+        accumulators = [
+            [k.variable(k.constant(I32, 0, lanes)) for _ in range(self.spec.blocks)] for _ in pixels
+        ]
+        every = [accumulator for row in accumulators for accumulator in row]
+        kept = k.scratch.cast(I32) + (tile - self.first_tile) * (self.spec.width * self.row)
+        is_first = taps.begin.equals(0)
+        with k.when(is_first):
+            for row in accumulators:
+                for block, accumulator in enumerate(row):
+                    accumulator.value = self.bias.load(block * lanes, lanes)
+        with k.unless(is_first):
+            for place, accumulator in enumerate(every):
+                accumulator.value = kept.load(place * lanes, lanes)
+        self.multiply_taps(accumulators, [self.x + pixel.x for pixel in pixels], taps)
+        with k.when(taps.is_last):
+            self.finish(accumulators, pixels)
+        with k.unless(taps.is_last):
+            for place, accumulator in enumerate(every):
+                kept.store(accumulator.value, place * lanes)
+
+    def multiply_taps(
+        self, accumulators: Sequence[Sequence[Variable]], origins: Sequence[Pointer], taps: TapChunk
+    ) -> None:
+        """Add the products of a chunk's taps."""
+        k, weights = self.k, self.k.cursor(self.weights_from(taps))
+        for entry in k.range(taps.begin, taps.end):
+            offset = k.pointer("table").load(entry).to(I64)
+            for quad in range(self.quantized.quads):
+                self.multiply_quad(
+                    accumulators, [origin + offset + quad * BYTES for origin in origins], weights, quad
+                )
+            weights.move(self.per_entry)
+
+    def multiply_quad(
+        self,
+        accumulators: Sequence[Sequence[Variable]],
+        places: Sequence[Pointer],
+        weights: Cursor,
+        quad: int,
+    ) -> None:
+        """Add the products of four channels of one tap."""
+        step = BYTES * self.lanes
+        first = quad * self.spec.blocks * step
+        vectors = [
+            self.dots.weights(weights.at + (first + block * step)) for block in range(self.spec.blocks)
+        ]
+        for place, row in zip(places, accumulators, strict=True):
+            spread = self.dots.spread(place, flipped=self.quantized.signed)
+            for vector, accumulator in zip(vectors, row, strict=True):
+                accumulator.value = self.dots.added(accumulator.value, spread, vector)
+
+    def finish(self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel]) -> None:
+        k, lanes, block = self.k, self.lanes, self.k.number("y_block")
+        for o in range(self.spec.blocks):
+            scales = (k.pointer("scales") + self.filters).load(o * lanes, lanes)
+            for pixel, row in zip(pixels, accumulators, strict=True):
+                y = requantized(k, row[o].value.to(F32) * scales, self.y.element)
+                (self.y + pixel.y + block * o).store(y)

@@ -1,0 +1,153 @@
+"""Calls of a convolution of bytes: those of the direct kernel, with weights in fours and sums without parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cenote.codegen.dots import BYTES, arranged, weight_type
+from cenote.core.computed import computed
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.target import Target
+from cenote.core.types import Array
+from cenote.kernels.base import Argument, Call, Packed, View
+from cenote.kernels.conv.direct import widest
+from cenote.kernels.conv.direct_calls import DirectProblem, FilterGroups, block_runs
+from cenote.kernels.conv.quantized import ConvQuantizedSpec
+from cenote.kernels.conv.tile_widths import tile_widths
+from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.layout.reorder import deep_strides
+from cenote.kernels.tables import tap_table
+
+
+@dataclass(frozen=True)
+class QuantizedProblem:
+    """A convolution of bytes over three axes with groups that suit the lanes.
+
+    `weights` (filters, C/g, d, h, w) are int8 without their zero point, `bias` (filters) int32 and what x's zero point
+    adds taken off, `scales` (filters) float32: from sums to numbers of y. `range`: the least and the largest number of
+    y around its zero point, and that. `dots`: see codegen.dots.
+    """
+
+    shape: ConvShape
+    weights: Array
+    bias: Array
+    scales: Array
+    dots: str
+    range: tuple[int, int, int]
+
+
+def quantized_calls(problem: QuantizedProblem, x: View, y: View, target: Target) -> Iterator[Call]:
+    """Yield the calls of one convolution, each of which writes blocks of its own."""
+    if not problem.shape.n:
+        return
+    blocks = -(-problem.shape.group_filters // y.layout.lanes)
+    pixels = problem.shape.pixels * problem.shape.n
+    for first, groups, each in block_runs(blocks, pixels, target.registers):
+        call = _QuantizedGroups(problem, x, y, target, first, groups, each).call()
+        yield replace(call, independent=first > 0)
+
+
+class _QuantizedGroups(FilterGroups):
+    def __init__(
+        self, problem: QuantizedProblem, x: View, y: View, target: Target, first: int, groups: int, each: int
+    ) -> None:
+        plain = DirectProblem(problem.shape, problem.weights, None, Activation())
+        super().__init__(plain, x, y, None, target, first, groups, each)
+        self.quantized = problem
+        self.unit = x.layout.lanes  # channels of a block of x
+        self.element = np.dtype(np.int16 if weight_type(problem.dots).nbytes == 2 else np.int8)
+
+    def call(self) -> Call:
+        table, entries = self._taps()
+        cut = tile_widths(self.pixels, widest(self.each, self.target.registers))
+        specs = tuple(
+            ConvQuantizedSpec(
+                dots=self.quantized.dots,
+                signed=self.x.type.dtype == np.int8,
+                y=self.y.type.dtype,
+                blocks=self.each,
+                width=width,
+                quads=self.unit // BYTES,
+                flat_x=self.flat_x,
+                flat_y=self.flat_y,
+                joined=self.joined,
+            )
+            for width in cut.widths
+        )
+        weights = self._pack()
+        slab = weights.shape[1]
+        chunk = self._chunk(entries, slab)
+        items, grain, shares = self._split(cut.tiles, max(cut.widths), slab)
+        low, high, zero = self.quantized.range
+        steps = {name: step for name, step in self._steps().items() if not name.startswith("r_")}
+        pointers: dict[str, Argument] = {
+            "x": self.x,
+            "weights": weights,
+            "y": self._first_block(self.y),
+            "table": table,
+            "bias": self._by_filter(self.quantized.bias),
+            "scales": self._by_filter(self.quantized.scales),
+        }
+        counts = {
+            "entries": entries,
+            "chunk": chunk,
+            "wide": cut.wide,
+            "tiles": cut.tiles,
+            "narrow": cut.narrow,
+        }
+        counts |= {"filter_groups": self.shape.groups * self.groups, "per_group": self.groups, "slab": slab}
+        counts |= {"out_w": self.shape.out[2], "out_h": self.shape.out[1], "weights_image": 0, "zero": zero}
+        counts |= {"bias_group": self.groups * self.each * self.lanes, **shares, **steps}
+        words = {**pointers, **counts, "low": float(low), "high": float(high)}
+        kept = 4 * shares["band"] * max(cut.widths) * self.each * self.lanes if chunk < entries else 0
+        executed = 2 * self.images * self.pixels * slab * self.shape.groups * self.groups
+        return Call.named(specs[0], words, items, grain, kept, executed).among(specs, cut.chosen)
+
+    def _taps(self) -> tuple[Argument, int]:
+        """Offsets of the taps from a window's origin, and their number."""
+        shape, (_, c, d, h, w) = self.shape, deep_strides(self.x)
+        steps = tuple(step * dilation for step, dilation in zip((d, h, w), shape.dilations, strict=True))
+        blocks = -(-shape.group_channels // self.unit)
+        table = computed(tap_table, shape.window, steps, self._pad(d, h, w), blocks, c)
+        return table, blocks * math.prod(shape.window)
+
+    def _pack(self) -> Packed:
+        """Weights in the order the kernel reads: (group, run, channel block, d, h, w, quad, block, lane, four)."""
+        shape, problem = self.shape, self.quantized
+        taps = math.prod(problem.weights.shape[2:])
+        channels = -(-shape.group_channels // self.unit) * self.unit
+        rows = shape.groups * self.groups
+        return Packed((rows, channels * taps * self.each * self.lanes), self._packed, self.element)
+
+    def _packed(self) -> Array:
+        shape, lanes, cg = self.shape, self.lanes, self.shape.group_channels
+        window = self.quantized.weights.shape[2:]
+        wanted, start = self.groups * self.each * lanes, self.first * lanes
+        blocks = -(-cg // self.unit)
+        w = self.quantized.weights.reshape(shape.groups, shape.group_filters, cg, *window)
+        w = w[:, start : start + wanted]
+        padded = np.zeros((shape.groups, wanted, blocks * self.unit, *window), np.int8)
+        padded[:, : w.shape[1], :cg] = w
+        fours = (blocks, self.unit // BYTES, BYTES)
+        parts = padded.reshape(shape.groups, self.groups, self.each, lanes, *fours, *window)
+        ordered = parts.transpose(0, 1, 4, 7, 8, 9, 5, 2, 3, 6)
+        return arranged(ordered, self.quantized.dots).reshape(shape.groups * self.groups, -1)
+
+    def _by_filter(self, values: Array) -> Array:
+        """One number per filter of the call, zeros for those that fill the last vector."""
+        shape, size, start = self.shape, self.groups * self.each * self.lanes, self.first * self.lanes
+        padded = np.zeros((shape.groups, size), values.dtype)
+        part = values.reshape(shape.groups, -1)[:, start : start + size]
+        padded[:, : part.shape[1]] = part
+        return padded
+
+    def _chunk(self, entries: int, slab: int) -> int:
+        nbytes = self.element.itemsize
+        if slab * nbytes < self.target.l1_bytes:
+            return max(1, entries)
+        per_entry = self.unit * self.each * self.lanes * nbytes
+        return 1 << max(0, (self.target.l1_bytes // 2 // per_entry).bit_length() - 1)

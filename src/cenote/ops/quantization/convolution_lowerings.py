@@ -1,0 +1,159 @@
+"""Convolutions of bytes with constant weights, scales and zero points: the direct and the depthwise kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from cenote.codegen.dots import BYTES
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.sizes import maximum
+from cenote.core.target import PAIRS, Target
+from cenote.core.types import PLAIN, Array, Layout, TensorType
+from cenote.kernels.base import Call, View, buffer_elements, dense_strides, halo_offset, present
+from cenote.kernels.conv.depthwise import suits
+from cenote.kernels.conv.direct_calls import joined_groups, merge_groups
+from cenote.kernels.conv.quantized_calls import QuantizedProblem, quantized_calls
+from cenote.kernels.conv.quantized_depthwise import LARGEST_SUM, quantized_depthwise_calls
+from cenote.kernels.cost_model import moved_seconds, peak_seconds
+from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
+from cenote.ops.base import Lowering
+from cenote.ops.conv.direct import efficiency
+
+_MOST_JOINED = 4  # times as many products, at most, as groups joined by zeros may cost
+# Multiply-adds of a second beside float32's, by the way of `codegen.dots`. Zen 4: 42 to 50 billion of float32, 47 to 85
+# in pairs, 180 to 225 with VNNI.
+_FASTER = {PAIRS: 1.4, "avx512vnni": 4.4, "avxvnni": 4.4}
+
+
+@dataclass(frozen=True)
+class QuantizedConvolution:
+    """A convolution of bytes as its kernels see it.
+
+    `inputs` are the operator's; x is the first, and the weights (filters, channels / groups, *window) are constants.
+    `x_zero` and `w_zero` are the zero points, that of the weights one or one per filter; `scales` lead from sums to
+    numbers of y, which is bounded to `bounds` and has the zero point `zero`.
+    """
+
+    shape: ConvShape
+    inputs: Sequence[TensorType | None]
+    target: Target
+    weights: Array
+    x_zero: int
+    w_zero: Array
+    bias: Array | None
+    scales: Array
+    zero: int
+    bounds: tuple[int, int]
+
+    @cached_property
+    def centred(self) -> Array:
+        """Weights without their zero point (depth, height, width behind the channels)."""
+        weights, rank = self.weights, self.shape.rank
+        deep = weights.reshape(*weights.shape[:2], *(1,) * (3 - rank), *self.shape.window).astype(np.int16)
+        centred: Array = deep - self.w_zero.astype(np.int16).reshape(-1, 1, 1, 1, 1)
+        return centred
+
+    def offsets(self, zero: int) -> Array:
+        """The bias, and what x's zero point adds to the sums taken off (int64)."""
+        bias = np.zeros(self.shape.filters, np.int64) if self.bias is None else self.bias.astype(np.int64)
+        offsets: Array = bias - zero * self.centred.sum(axis=(1, 2, 3, 4), dtype=np.int64)
+        return offsets
+
+    @property
+    def filter_scales(self) -> Array:
+        """One scale per filter."""
+        return np.ascontiguousarray(np.broadcast_to(self.scales, (self.shape.filters,)), np.float32)
+
+    @property
+    def range(self) -> tuple[int, int, int]:
+        """The least and the largest number of y around its zero point, and that."""
+        low, high = self.bounds
+        return low - self.zero, high - self.zero, self.zero
+
+    def lowering(
+        self, name: str, unit: int, seconds: float, calls: Callable[[View, View], Iterable[Call]]
+    ) -> Lowering:
+        """The lowering whose `calls` read x in blocks of `unit` channels. The halo of a tensor holds zeros: where x has
+        another zero point, and for blocks that no other operator has, x is copied."""
+        x, lanes = present(self.inputs[0]), self.target.lanes()
+        layout = Layout(unit, self.shape.halo)
+        in_place = unit == lanes and (self.x_zero == 0 or not any(map(any, self.shape.pads)))
+        copies = () if in_place else (TensorType(x.dtype, (buffer_elements(x.shape, layout),)),)
+        layouts: list[Layout | None] = [None] * len(self.inputs)
+        layouts[0] = layout if in_place else PLAIN
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            source, (y, *memory) = present(views[0]), outputs
+            if not memory:
+                return [*calls(source, y)]
+            copy = _blocked(source, memory[0], layout)
+            return [zero_halo_call(copy, self.x_zero & 0xFF), reorder_call(source, copy), *calls(copy, y)]
+
+        seconds += moved_seconds(3 * sum(copy.nbytes for copy in copies))
+        return Lowering(name, tuple(layouts), (Layout(lanes),), bind, seconds, temporaries=copies)
+
+
+def _blocked(x: View, memory: View, layout: Layout) -> View:
+    """The view of x in blocks in other memory."""
+    shape, nbytes = x.type.shape, x.type.dtype.itemsize
+    offset = memory.slot.offset + halo_offset(shape, layout) * nbytes
+    return View(x.type, layout, dense_strides(shape, layout), replace(memory.slot, offset=offset))
+
+
+def convolution_lowerings(problem: QuantizedConvolution) -> Iterator[Lowering]:
+    """Ways to compute a convolution of bytes."""
+    finite = np.isfinite(problem.scales).all()  # of others the reference says what NaN becomes
+    if problem.weights.size and finite and 0 not in problem.shape.out:
+        yield from _depthwise(problem)
+        yield from _direct(problem)
+
+
+def _depthwise(problem: QuantizedConvolution) -> Iterator[Lowering]:
+    """Serves groups of one channel within vectors, and sums that float32 has exactly."""
+    shape, target = problem.shape, problem.target
+    if shape.group_channels != 1 or not suits(shape, target.lanes()):
+        return
+    offsets = problem.offsets(problem.x_zero)
+    largest = np.abs(problem.centred).sum(axis=(1, 2, 3, 4), dtype=np.int64) * 255 + np.abs(offsets)
+    if largest.max() > LARGEST_SUM:
+        return
+    moved = shape.n * shape.filters * (math.prod(shape.size) + shape.pixels)
+    seconds = maximum(peak_seconds(shape.operations, target, 0.5), moved_seconds(moved))
+    yield problem.lowering(
+        "quantized_depthwise",
+        target.lanes(),
+        seconds,
+        lambda x, y: quantized_depthwise_calls(
+            shape.deep(), problem.centred, offsets, problem.filter_scales, problem.range, x, y, target
+        ),
+    )
+
+
+def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
+    """Serves groups that fill whole vectors, or few of which are joined, and weights whose distances from the zero
+    point fit 8 bits."""
+    shape, target = problem.shape, problem.target
+    x, lanes = present(problem.inputs[0]), target.lanes()
+    weights = problem.centred
+    if weights.min() < -128 or weights.max() > 127 or joined_groups(shape, lanes) > _MOST_JOINED:
+        return
+    merged, wide = merge_groups(shape.deep(), weights.astype(np.int8), lanes)
+    # The kernel's bytes are larger than s8 numbers by 128.
+    offsets = problem.offsets(problem.x_zero + (128 if x.dtype == np.int8 else 0)).astype(np.int32)
+    bytes_ = QuantizedProblem(merged, wide, offsets, problem.filter_scales, target.dots, problem.range)
+    # Few channels (the three of a picture) are kept in fours.
+    fours = -(-shape.channels // BYTES) * BYTES
+    unit = fours if shape.groups == 1 and fours <= lanes // 2 else lanes
+    executed = merged.operations * _filled(merged.group_filters, lanes) * _filled(merged.group_channels, unit)
+    seconds = peak_seconds(executed, target, efficiency(shape, lanes) * _FASTER[target.dots])
+    yield problem.lowering("quantized", unit, seconds, lambda x, y: quantized_calls(bytes_, x, y, target))
+
+
+def _filled(count: int, lanes: int) -> float:
+    """Lanes of the vectors that so many fill, for each of them."""
+    return -(-count // lanes) * lanes / count

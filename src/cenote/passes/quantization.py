@@ -1,0 +1,193 @@
+"""Convolutions between dequantisation and quantisation as convolutions of bytes, where those are quicker.
+
+    %a = dequantize_linear %q, …
+    %w = dequantize_linear <i8>, …                ->    %y = qlinear_conv %q, …, <i8>, …, <i32>
+    %c = relu (conv %a, %w, dequantize_linear <i32>)
+    %y = quantize_linear %c, …
+
+Constants that are dequantised stay as they are until here (`Op.folds_late`); those that no convolution of bytes reads
+become floats then.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cenote.core.sizes import plain
+from cenote.core.target import Target
+from cenote.core.types import Array, TensorType
+from cenote.graph.graph import Graph, Node
+from cenote.graph.interpreter import run_node
+from cenote.kernels.cost_model import moved_seconds
+from cenote.ops.conv.conv import Conv
+from cenote.ops.elementwise.activation import activation_of
+from cenote.ops.elementwise.pointwise import Pointwise
+from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
+from cenote.ops.quantization.quantized_linear import INT32, QLinearConv
+from cenote.passes.fuse import Rewriter
+
+_BYTES = ("uint8", "int8")
+_BOUNDED = ("relu", "clip")
+
+
+def quantize_convolutions(graph: Graph, target: Target) -> Graph:
+    """Make convolutions of bytes of those that are estimated to take no longer."""
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if isinstance(node.op, QuantizeLinear):
+            _quantize(rewriter, node, target)
+    return rewriter.result()
+
+
+def dequantize_constants(graph: Graph) -> Graph:
+    """Compute what is dequantised of constants."""
+    rewriter = Rewriter(graph)
+    for place, node in enumerate(graph.nodes):
+        if isinstance(node.op, DequantizeLinear) and all(
+            not name or name in graph.constants for name in node.inputs
+        ):
+            (rewriter.constants[node.outputs[0]],) = run_node(
+                node, [graph.constants[name] if name else None for name in node.inputs]
+            )
+            rewriter.nodes[place] = None
+    return rewriter.result()
+
+
+def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
+    """Replace the convolution whose result a node quantises."""
+    y_scale, y_zero = _scalars(rewriter, last)
+    if y_scale is None or y_zero is None:
+        return
+    bounds: tuple[int, int] | None = (int(np.iinfo(y_zero.dtype).min), int(np.iinfo(y_zero.dtype).max))
+    activation = rewriter.producer(last.inputs[0], Pointwise)
+    between = [] if activation is None else [activation[0]]
+    if between:
+        bounds = _bounded(rewriter, between[0], y_scale, y_zero)
+    convolution = rewriter.producer((between[0] if between else last).inputs[0], Conv)
+    if bounds is None or convolution is None:
+        return
+    node, op = convolution
+    inputs = _operands(rewriter, node, op)
+    if inputs is None:
+        return
+    zero = rewriter.constant(f"{last.outputs[0]}.zero", y_zero)
+    inputs = (*inputs[:6], last.inputs[1], zero, *inputs[6:])
+    quantized = QLinearConv(op, bounds)
+    if not _is_quicker(rewriter, quantized, inputs, node, target):
+        return
+    for each in (*between, node):
+        rewriter.nodes[rewriter.position[each.outputs[0]]] = None
+        rewriter.uses.subtract(each.inputs)
+    rewriter.uses.subtract(last.inputs)
+    rewriter.uses.update(inputs)
+    rewriter.nodes[rewriter.position[last.outputs[0]]] = Node(
+        quantized, inputs, last.outputs, node.label or last.label
+    )
+
+
+def _scalars(rewriter: Rewriter, node: Node) -> tuple[Array | None, Array | None]:
+    """Scale and zero point of a node that has one each for all elements, of bytes; None where that is not so."""
+    op, (_, *names) = node.op, node.inputs
+    assert isinstance(op, QuantizeLinear | DequantizeLinear)
+    scale = rewriter.constants.get(names[0])
+    zero = rewriter.constants.get(names[1]) if len(names) > 1 and names[1] else None
+    given = len(names) > 1 and bool(names[1])
+    if zero is None and not given:
+        quantized = node.outputs[0] if isinstance(op, QuantizeLinear) else node.inputs[0]
+        zero = np.zeros((), rewriter.type(quantized).dtype)
+    if scale is None or zero is None or scale.size != 1 or scale.dtype != np.float32 or scale.ndim > 1:
+        return None, None
+    return (scale, zero) if zero.dtype.name in _BYTES else (None, None)
+
+
+def _bounded(rewriter: Rewriter, node: Node, scale: Array, zero: Array) -> tuple[int, int] | None:
+    """The numbers between which an activation in front of a quantisation keeps it; None for other activations."""
+    activation = activation_of(node.op, [rewriter.type(name) if name else None for name in node.inputs])
+    if activation is None or activation.kind not in _BOUNDED:
+        return None
+    limits = (0.0, math.inf) if activation.kind == "relu" else (activation.alpha, activation.beta)
+    if not limits[0] <= limits[1]:
+        return None
+    range_of = np.iinfo(zero.dtype)
+    low, high = (
+        np.clip(np.rint(np.float32(limit) / scale.item()) + zero.item(), range_of.min, range_of.max)
+        for limit in limits
+    )
+    return int(low), int(high)
+
+
+def _operands(rewriter: Rewriter, node: Node, op: Conv) -> tuple[str, ...] | None:
+    """The names of x, its scale and zero point, those of the weights, and the bias, of a convolution that reads
+    dequantised bytes; None of others."""
+    sources = [_dequantized(rewriter, name) for name in node.inputs[:2]]
+    if not op.is_bare or any(source is None for source in sources):
+        return None
+    x, w = (source for source in sources if source is not None)
+    x_scale, x_zero = _scalars(rewriter, x)
+    if x_scale is None or x_zero is None or w.inputs[0] not in rewriter.constants:
+        return None
+    weights, w_scale = rewriter.constants[w.inputs[0]], rewriter.constants.get(w.inputs[1])
+    if (
+        weights.dtype.name not in _BYTES
+        or w_scale is None
+        or w_scale.dtype != np.float32
+        or not _is_by_filter(w, weights)
+    ):
+        return None
+    w_zero = (
+        rewriter.constants.get(w.inputs[2])
+        if len(w.inputs) > 2 and w.inputs[2]
+        else np.zeros((), weights.dtype)
+    )
+    bias = _bias(rewriter, node, np.float32(x_scale.reshape(())) * w_scale)
+    if w_zero is None or bias is None:
+        return None
+    stem = node.outputs[0]
+    zeros = (rewriter.constant(f"{stem}.x_zero", x_zero), rewriter.constant(f"{stem}.w_zero", w_zero))
+    return (x.inputs[0], x.inputs[1], zeros[0], w.inputs[0], w.inputs[1], zeros[1], *bias)
+
+
+def _dequantized(rewriter: Rewriter, name: str) -> Node | None:
+    """The node that dequantises a value."""
+    place = rewriter.position.get(name)
+    node = None if place is None else rewriter.nodes[place]
+    return node if node is not None and isinstance(node.op, DequantizeLinear) and not node.op.block else None
+
+
+def _is_by_filter(node: Node, weights: Array) -> bool:
+    """Whether weights have one scale, or one per filter."""
+    op = node.op
+    assert isinstance(op, DequantizeLinear)
+    return op.axis % weights.ndim == 0 or weights.ndim > 1
+
+
+def _bias(rewriter: Rewriter, node: Node, scales: Array) -> tuple[str, ...] | None:
+    """The name of the bias in whole numbers at the scale of the sums, () where there is none, None where it has
+    others."""
+    if len(node.inputs) < 3 or not node.inputs[2]:
+        return ()
+    source = _dequantized(rewriter, node.inputs[2])
+    if source is None or source.inputs[0] not in rewriter.constants:
+        return None
+    bias, own = rewriter.constants[source.inputs[0]], rewriter.constants.get(source.inputs[1])
+    zero = rewriter.constants.get(source.inputs[2]) if len(source.inputs) > 2 and source.inputs[2] else None
+    if bias.dtype != INT32 or own is None or (zero is not None and zero.any()):
+        return None
+    return (source.inputs[0],) if np.allclose(own.ravel(), scales.ravel(), rtol=1e-5, atol=0) else None
+
+
+def _is_quicker(
+    rewriter: Rewriter, quantized: QLinearConv, inputs: tuple[str, ...], node: Node, target: Target
+) -> bool:
+    """Whether the convolution of bytes is estimated to take no longer than that of floats."""
+    own = list(quantized.lowerings([rewriter.type(name) for name in inputs], target))
+    if not own:
+        return False
+    x, y = rewriter.type(node.inputs[0]), rewriter.type(node.outputs[0])
+    weights = TensorType.known(np.broadcast_to(np.float32(0), rewriter.type(inputs[3]).shape))
+    floats = quantized.conv.lowerings([x, weights], target)
+    other = min((each.seconds for each in floats), default=math.inf)
+    # Whether it is so at all sizes is not asked: it would cost a plan, and both are right.
+    return plain(min(each.seconds for each in own)) <= plain(other + moved_seconds(8 * y.size))

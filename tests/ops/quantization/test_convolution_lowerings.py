@@ -1,0 +1,172 @@
+"""Convolutions of bytes beside PyTorch's in float64, which has their sums exactly: every bit, in every way in which
+this machine multiplies bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cenote.codegen import jit
+from cenote.core.target import PAIRS, Target
+from cenote.core.types import Array
+from cenote.ops.conv.conv import Conv
+from cenote.ops.quantization.quantized_linear import QLinearConv
+from tests.harness import lowerings_of, run_lowering
+from tests.targets import TARGETS
+
+WAYS = [
+    replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))
+]  # a machine with the instruction runs both
+named = pytest.mark.parametrize("target", WAYS, ids=lambda target: f"{target.name}-{target.dots}")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A convolution: images, channels, pixels of a side, filters, window, and what differs from the plain one."""
+
+    n: int
+    c: int
+    size: int
+    k: int
+    window: int
+    stride: int = 1
+    pad: int = 0
+    groups: int = 1
+    dilation: int = 1
+    x: Any = np.uint8
+    x_zero: int = 0
+    w: Any = np.int8
+    w_zero: int = 0
+    y: Any = np.uint8
+    y_zero: int = 13
+    bounds: tuple[int, int] | None = None
+    extreme: bool = False
+
+    def operator(self) -> QLinearConv:
+        pads = ((self.pad, self.pad),) * 2
+        conv = Conv(groups=self.groups, pads=pads, strides=(self.stride,) * 2, dilations=(self.dilation,) * 2)
+        return QLinearConv(conv, self.bounds)
+
+    def arrays(self) -> tuple[Array, ...]:
+        """The operator's inputs. `extreme`: only the largest numbers, whose sums VPMADDUBSW would saturate."""
+        random = np.random.default_rng(hash(self) % 2**32)
+
+        def whole(shape: tuple[int, ...], dtype: Any) -> Array:
+            info = np.iinfo(dtype)
+            if self.extreme:
+                return np.full(shape, info.max if dtype == self.x else info.min, dtype)
+            return random.integers(info.min, info.max + 1, shape).astype(dtype)
+
+        x = whole((self.n, self.c, self.size, self.size), self.x)
+        weights = whole((self.k, self.c // self.groups, self.window, self.window), self.w)
+        depth = self.c // self.groups * self.window**2
+        scale = np.float32(0.03)
+        w_scales = (random.random(self.k) * 0.02 + 0.001).astype(np.float32)
+        y_scale = np.float32(0.4 * np.sqrt(depth))
+        bias = random.integers(-5000, 5000, self.k).astype(np.int32)
+        zeros = (self.x(self.x_zero), self.w(self.w_zero), self.y(self.y_zero))
+        x_zero, w_zero, y_zero = (np.array(each) for each in zeros)
+        return x, np.array(scale), x_zero, weights, w_scales, w_zero, np.array(y_scale), y_zero, bias
+
+    def expected(self) -> Array:
+        """The result by PyTorch's sums and onnxruntime's rounding: all in float32, halves to even."""
+        x, x_scale, x_zero, w, w_scales, w_zero, y_scale, y_zero, bias = self.arrays()
+        padding = ((0, 0), (0, 0), *((self.pad, self.pad),) * 2)
+        centred = np.pad(x.astype(np.float64) - float(x_zero), padding)
+        sums = torch.nn.functional.conv2d(
+            torch.from_numpy(centred), torch.from_numpy(w.astype(np.float64) - float(w_zero)),
+            torch.from_numpy(bias.astype(np.float64)), self.stride, 0, self.dilation, self.groups,
+        ).numpy()  # fmt: skip
+        scales = (x_scale * w_scales / y_scale).reshape(1, -1, 1, 1)
+        rounded = np.rint(sums.astype(np.int32).astype(np.float32) * scales).astype(np.float64)
+        low, high = self.bounds or (np.iinfo(self.y).min, np.iinfo(self.y).max)
+        result: Array = np.clip(rounded + float(y_zero), low, high).astype(self.y)
+        return result
+
+
+def check(case: Case, target: Target, least: int = 1) -> list[str]:
+    """Run every lowering, whole and in pieces, amid both kinds of junk; return their names."""
+    operator, arrays, want = case.operator(), case.arrays(), case.expected()
+    found = lowerings_of(operator, arrays, target, True)
+    assert len(found) >= least, case
+    for index, lowering in enumerate(found):
+        chunk, junk = (0, 0xFF) if index % 2 else (1, 0x5A)
+        (y,) = run_lowering(operator, lowering, arrays, target, chunk=chunk, junk=junk)
+        np.testing.assert_array_equal(y, want, err_msg=f"{case} by {lowering.name}")
+    return [lowering.name for lowering in found]
+
+
+CASES = [
+    Case(1, 32, 9, 32, 1),
+    Case(2, 16, 7, 48, 3, 1, 1),
+    Case(1, 20, 10, 36, 3, 2, 1),
+    Case(1, 3, 17, 16, 7, 2, 3, x_zero=114),
+    Case(1, 7, 11, 19, 3, 1, 1, x_zero=3),
+    Case(1, 64, 6, 64, 3, 1, 1, groups=2),
+    Case(1, 40, 5, 30, 1, x=np.int8, x_zero=-3, y=np.int8),
+    Case(2, 24, 8, 24, 3, 1, 1, x=np.int8, y=np.int8, y_zero=-128),
+    Case(1, 24, 8, 24, 3, 1, 1, x_zero=77, bounds=(13, 200)),
+    Case(1, 16, 12, 16, 3, 1, 2, dilation=2, w=np.uint8, w_zero=128),
+    Case(1, 288, 4, 33, 3, 1, 1),
+    Case(1, 2048, 2, 17, 1),
+    Case(1, 512, 3, 16, 3, 1, 1, extreme=True),
+    Case(1, 64, 4, 16, 1, x=np.int8, x_zero=-128, extreme=True),
+]
+DEPTHWISE = [
+    Case(1, 32, 9, 32, 3, 1, 1, groups=32),
+    Case(2, 20, 12, 20, 3, 2, 1, groups=20),
+    Case(1, 20, 12, 20, 5, 1, 2, groups=20, x_zero=9),
+    Case(1, 24, 12, 48, 5, 1, 2, groups=24, x=np.int8, x_zero=-128, y=np.int8),
+    Case(1, 24, 12, 24, 3, 1, 1, groups=24, w=np.uint8, w_zero=3),
+    Case(1, 16, 9, 16, 3, 1, 1, groups=16, extreme=True),
+]
+
+
+@named
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_convolutions_of_bytes_have_every_bit(case: Case, target: Target) -> None:
+    assert "quantized" in check(case, target)
+
+
+@named
+@pytest.mark.parametrize("case", DEPTHWISE, ids=str)
+def test_depthwise_convolutions_of_bytes_have_every_bit(case: Case, target: Target) -> None:
+    assert "quantized_depthwise" in check(case, target)
+
+
+@given(
+    n=st.integers(1, 2), groups=st.sampled_from([1, 1, 2, 16]), c=st.integers(1, 24), k=st.integers(1, 24),
+    size=st.integers(3, 9), window=st.integers(1, 3), stride=st.integers(1, 2), pad=st.integers(0, 2),
+    signed=st.booleans(), zero=st.integers(-128, 127), y_zero=st.integers(-128, 127),
+)  # fmt: skip
+@settings(max_examples=25, deadline=None)
+def test_any_convolution_of_bytes_has_every_bit_or_is_left_to_the_reference(
+    n: int, groups: int, c: int, k: int, size: int, window: int, stride: int, pad: int, signed: bool, zero: int,
+    y_zero: int,
+) -> None:  # fmt: skip
+    kinds = {"x": np.int8, "y": np.int8} if signed else {"x": np.uint8, "y": np.uint8}
+    shift = 0 if signed else 128
+    case = Case(
+        n, c * groups, size, k * groups, window, stride, pad, groups,
+        x_zero=zero + shift, y_zero=y_zero + shift, **kinds,
+    )  # fmt: skip
+    check(case, jit.host_target(), least=int(groups == 1))
+
+
+@pytest.mark.parametrize(("place", "value"), [(6, 0.0), (4, np.inf), (4, np.nan)])
+def test_scales_that_are_no_finite_factors_are_left_to_the_reference(place: int, value: float) -> None:
+    case = Case(1, 16, 4, 16, 1)
+    arrays = list(case.arrays())
+    arrays[place] = np.full_like(arrays[place], value)
+    assert not lowerings_of(case.operator(), arrays, jit.host_target(), True)
+
+
+def test_weights_too_far_from_their_zero_point_are_left_to_the_reference() -> None:
+    case = Case(1, 16, 4, 16, 1, w=np.uint8, w_zero=3)
+    assert not lowerings_of(case.operator(), case.arrays(), jit.host_target(), True)
