@@ -1,7 +1,7 @@
 """A model between values that its caller names: `inputs=` and `outputs=` of `cenote.load`.
 
 Graphs of TensorFlow are read from their outputs on, so their front end stops at the inputs. Others are read whole and
-cut here: what the outputs need, back to the inputs.
+cut here: the nodes that the outputs need, back to the inputs, remain.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from cenote.graph.graph import Graph
 from cenote.passes.cleanup import eliminate_dead
 from cenote.passes.specialize import specialize
 
-_OPEN = 64  # what counts as the size of a dimension that is not known, where types of values are asked for
+# Size assumed for unknown dimensions where types of values are inferred.
+_OPEN = 64
 
 
 def read(source: Any, options: LoadOptions) -> ImportedModel:
-    """A model as its file has it, or between values by name, as `options` say.
+    """Read a model from its file, whole or between the values that `options` name.
 
-    Raises what `frontends.formats.import_model` raises; ArgumentError for a name that no value has, and where the
-    outputs need inputs that are not named; UnsupportedError for an input whose type cannot be told.
+    Raises as `frontends.formats.import_model`, ArgumentError for an unknown name and where the outputs need inputs that
+    are not named, UnsupportedError for an input whose type cannot be inferred.
     """
     ends = Ends(options.inputs, options.outputs)
     imported = import_model(source, options.format, options.signature, ends=ends)
@@ -44,7 +45,7 @@ def read(source: Any, options: LoadOptions) -> ImportedModel:
 
 
 def _cut(graph: Graph, ends: Ends, inside: Mapping[str, Declared]) -> Graph:
-    """Return what the outputs need of a graph, back to the inputs; `inside`: the types that its file says."""
+    """Return the part of a graph that the outputs need, back to the inputs; `inside`: types of values in its file."""
     known = set(graph.values())
     outputs = tuple(_value(name, known, "outputs") for name in ends.outputs or graph.outputs)
     if len(set(outputs)) != len(outputs):
@@ -72,7 +73,7 @@ def _cut(graph: Graph, ends: Ends, inside: Mapping[str, Declared]) -> Graph:
 
 
 def _apart(graph: Graph, stop: set[str]) -> Graph:
-    """The graph without outputs of its nodes that are inputs now."""
+    """Return the graph without outputs of its nodes that have become inputs."""
     nodes = tuple(
         replace(node, outputs=tuple("" if name in stop else name for name in node.outputs))
         if not stop.isdisjoint(node.outputs)
@@ -83,8 +84,8 @@ def _apart(graph: Graph, stop: set[str]) -> Graph:
 
 
 def _types(graph: Graph, names: Sequence[str], inside: Mapping[str, Declared]) -> Mapping[str, Declared]:
-    """What values inside a graph are: their types as they follow from those of its inputs, else as the file says. Sizes
-    that would follow from others than the file's stay open."""
+    """Return the types of values inside a graph: inferred from its inputs, else as in its file. Sizes stay open unless
+    the file fixes those of all inputs. Raises UnsupportedError where neither gives a type."""
     if not names:
         return {}
     fixed = all(
@@ -118,7 +119,7 @@ def _assumed(declared: Declared) -> TensorType:
 
 
 def _value(name: str, known: set[str], argument: str) -> str:
-    """A value by its name, or by the name that TensorFlow's users give the first output of a node."""
+    """Return the name of a value; "node:0", the first output of a TensorFlow node, is "node". Raises ArgumentError."""
     if name in known:
         return name
     if (bare := name.removesuffix(":0")) in known:

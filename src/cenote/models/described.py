@@ -1,4 +1,4 @@
-"""What a model says of itself: what it takes and gives, its plans, and how long they take."""
+"""Description of a model: its inputs, outputs and plans, and how long they take."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Described(RunnableModel):
-    """The members of a model, and what it says of itself."""
+    """Base of `Model`: its members, and the properties that describe it."""
 
     def __init__(self, interface: Interface, shared: Shared, origin: Origin) -> None:
         inputs, bounds = narrowed(interface.inputs, shared.options.shapes)
@@ -79,15 +79,15 @@ class Described(RunnableModel):
     @property
     def plans(self) -> tuple[Plan | StoredPlan, ...]:
         """The plans used last, in the order in which they run: one, or more where shapes depend on the content of
-        values. Those after the first are there once the model has run; none are before the first run of a model with
-        symbolic dimensions."""
+        values. Plans after the first exist once the model has run; a model with symbolic dimensions has none before its
+        first run."""
         last = next(reversed(self._stages.values()), None)
         return () if last is None else tuple(each.plan for each in last.chain)
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
-        """The plan for inputs of these shapes, by name, compiled now if it is new.
+        """Return the plan for inputs of these shapes, by name, compiled now if it is new.
 
-        Raises InputError for a missing or unknown name, and for what is no shape that the model takes.
+        Raises InputError for a missing or unknown name, and for shapes that do not fit the model.
         """
         if not isinstance(shapes, Mapping):
             like = "{'x': (1, 3, 8, 8)}"
@@ -107,7 +107,7 @@ class Described(RunnableModel):
         return model_html(title, self.inputs, self.outputs, self.plans)
 
     def profile(self, inputs: Any = None, *, seconds: float = 2.0) -> Profile:
-        """Where the time of a call goes on this machine, step by step and thread by thread: `print(model.profile(x))`.
+        """Measure where the time of a call goes, step by step and thread by thread: `print(model.profile(x))`.
 
         `inputs`: a dict of arrays by name, an array, or several in order; None: random numbers, for a model whose
         shapes are known. `seconds`: about how long to measure, at least three calls; the machine's roofs take another
@@ -119,7 +119,7 @@ class Described(RunnableModel):
         return profile(self, inputs, seconds=seconds)
 
     def diagnose(self, inputs: Any = None, *, deep: bool = False) -> Diagnosis:
-        """Why a call takes as long as it does on this machine: `print(model.diagnose(x))`.
+        """Find out why a call takes its time on this machine: `print(model.diagnose(x))`.
 
         A profile of two seconds, then rules, and experiments with the model under other options (other algorithms,
         threads, denormals), about a second each: docs/why_is_it_slow.md. `inputs` as `profile` takes them. `deep`

@@ -50,44 +50,38 @@ def load(
 ) -> Model:
     """Load a model and make it ready to run.
 
-    `source` is the path of a model or of a plan file (`Model.save`), the bytes of a model, an open binary file, or an
-    `onnx.ModelProto`. Models are ONNX files, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders and
-    MetaGraphDefs beside their checkpoint (.meta), TensorFlow Lite files, Keras models (.keras, .h5), and folders of
-    `cenote.extract`; which it is shows in the content, unless `format` ("onnx", "graphdef", "savedmodel", "metagraph",
-    "tflite", "keras", "layers", "bat") says it. `signature` chooses one of the functions of a SavedModel
-    ("serving_default") or a TensorFlow Lite model (its first graph). `threads` per inference; by default one per
-    physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or "exact" for convolutions
-    without Winograd, whose rounding error is 2 to 3 times that of a plain sum, products in chains of 32 terms (else
-    256), averages, sums, norms and statistics in float64. `weights`: "bfloat16" or "float16" keep those of linear
-    layers (Gemm, one row at a time) in that type, which nearly halves their time and rounds each weight relatively by
-    up to 2^-9 or 2^-12. `tune`: where a layer can be computed in several ways that the cost model finds close, "full"
-    times them now, on one thread (a few seconds for a large network), and keeps the figures in the cache; "cached" uses
-    the figures kept there; "off" is the cost model alone. `denormals`: "preserve" computes with numbers below the
-    smallest normal one (1.2e-38 in float32) as IEEE 754 says, which is slow; "flush" may take and give zero for them,
-    in native kernels. By default what CENOTE_DENORMALS says. It is no part of a plan.
+    source     path of a model or of a plan file (`Model.save`), bytes of a model, an open binary file, or an
+               `onnx.ModelProto`. Models are ONNX files, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders
+               and MetaGraphDefs beside their checkpoint (.meta), TensorFlow Lite files, Keras models (.keras, .h5),
+               and folders of `cenote.extract`. The content tells the format.
+    threads    threads per inference; by default CENOTE_THREADS, or one per physical core this process may use
+    precision  "fast"; "exact": convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum,
+               products in chains of 32 terms instead of 256, and averages, sums, norms and statistics in float64
+    weights    "float32"; "bfloat16" and "float16" keep weights of linear layers (Gemm, one row at a time) in that type,
+               which nearly halves their time and rounds each weight relatively by up to 2^-9 or 2^-12
+    tune       choice between algorithms that the cost model finds close. "full" measures them now, on one thread (a few
+               seconds for a large network), and caches the figures; "cached" uses cached figures; "off" uses none
+    denormals  "preserve" computes with numbers below the smallest normal one (1.2e-38 in float32) as IEEE 754 says,
+               which is slow; "flush" lets native kernels treat them as zero; by default CENOTE_DENORMALS
+    shapes     for each input by name an entry per axis: a size fixes a symbolic dimension, "h<=640" bounds it, "h" or
+               None leaves it open. Equal names are equal sizes: shapes={"x": ("n<=8", 3, "h<=640", "w<=640")}
+    format     "onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras", "layers" or "bat", for a content that
+               does not tell
+    signature  function of a SavedModel (default "serving_default") or of a TensorFlow Lite model (its first)
+    inputs     names of values to load the part of the model behind them; by default the inputs that the outputs need.
+               TensorFlow's values are "scope/node" or "scope/node:1"; a placeholder that would otherwise be False
+               (`is_training`) is an input if it is named
+    outputs    names of values to load the part before them; by default the model's outputs
 
-    `shapes` says more about inputs than the model does, by input name, with an entry per axis: a size fixes a symbolic
-    dimension; "h<=640" bounds it; "h", or None, leaves it open (the name is for the reader, and ties dimensions that
-    the model does not name):
+    With bounds for all dimensions (the first axis counts as 1 without), the model is planned for the largest sizes, and
+    its memory taken, at once; a run beyond a bound raises ShapeError. A plan file takes `threads`, `denormals` and
+    bounds. Compiled models are cached, but for file objects and ModelProtos: a later load of the same content, in any
+    process, compiles nothing and shares the weights. CENOTE_PLAN_CACHE limits the megabytes. Of models with loops,
+    strings, sequences or optionals only the kernels are cached.
 
-        cenote.load(path, shapes={"x": ("n<=8", 3, "h<=640", "w<=640")})
-
-    Where all dimensions have bounds (but for the first axis, which counts as 1), the model is planned, and memory for
-    its intermediate values taken, for the largest sizes at once. A run with a size beyond its bound raises ShapeError.
-    A plan file takes `threads`, `denormals` and bounds; UnsupportedError for others that differ from what it has.
-
-    `inputs` and `outputs` name values, anywhere in the model, and what lies between them is loaded. Names are those of
-    the file (`cenote inspect`); TensorFlow's are tensors, "scope/node" or "scope/node:1", and a placeholder that would
-    be taken as False (`is_training`) is an input if it is named. Without `inputs`, those that the outputs need. Sizes
-    that the file does not say are open.
-
-    The compiled model is kept in the cache (but for file objects and ModelProtos). A later load of the same content, by
-    any process, compiles nothing and shares the weights with the others. CENOTE_PLAN_CACHE limits the megabytes kept.
-    Of models with loops, strings, sequences or optionals only the kernels are kept.
-
-    Raises MissingFileError (a ModelError and a FileNotFoundError) where there is no such file, ModelError for what is
-    no valid model or cannot be read, UnsupportedError for a valid one that Cenote cannot run (the message names the
-    node), ArgumentError for a bad argument, a name that no value has and an input that is needed and not named,
+    Raises MissingFileError (a ModelError and a FileNotFoundError) for a missing file, ModelError for an invalid model,
+    UnsupportedError for a valid model that Cenote cannot run (the message names the node) and for options that differ
+    from a plan file's, ArgumentError for a bad argument, an unknown name and an input that is needed and not named,
     CapacityError where there is not enough memory.
     """
     return load_with(source, LoadOptions(
@@ -99,9 +93,9 @@ def load(
 def load_with(
     source: str | os.PathLike[str] | bytes | BinaryIO | ModelProto, options: LoadOptions = NO_OPTIONS
 ) -> Model:
-    """`load` with its options as one value. Besides, it has what `Model.treat` tries: algorithms (`pins`) and rewrites.
+    """Load a model as `load`, with options as one value, which also holds algorithms of nodes (`pins`) and rewrites.
 
-    Raises ArgumentError where there is no such node or it has no such algorithm, and as `load`.
+    Raises ArgumentError for pins of unknown nodes or algorithms, and as `load`.
     """
     with refusals("loading a model"):
         source = _kept(source)
@@ -119,8 +113,8 @@ def load_with(
 
 
 def _kept(source: Any) -> Any:
-    """The source as it is now: the caller may change memory and messages, and they are read again for values inside of
-    the model, for new sizes and for pickles."""
+    """Return a copy of a source that the caller may change: memory and messages are read again later, for values inside
+    of the model, for new sizes and for pickles."""
     if isinstance(source, bytearray | memoryview):
         return bytes(source)
     if not hasattr(source, "CopyFrom"):
@@ -131,7 +125,7 @@ def _kept(source: Any) -> Any:
 
 
 def load_again(source: Any, content: str, options: LoadOptions) -> Model:
-    """Load what a model was loaded from. `content`: the digest that its file must have, if that matters.
+    """Load a source once more. `content`: the digest that its file must have; "" for any.
 
     Raises ModelError where the file has changed since, and as `load`.
     """
@@ -141,9 +135,9 @@ def load_again(source: Any, content: str, options: LoadOptions) -> Model:
 
 
 def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
-    """Everything that keeps a model from being loaded because Cenote does not have it: a line each, with its node.
+    """Return the features of a model that Cenote lacks, which keep it from being loaded: a line each, with its node.
 
-    Raises ModelError for what is no valid model, MissingFileError where there is no such file.
+    Raises ModelError for an invalid model, MissingFileError for a missing file.
     """
     with importing():
         from cenote.frontends.formats import unsupported as found
@@ -152,7 +146,7 @@ def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
 
 
 def _start(source: Any) -> bytes:
-    """The first bytes of a model given as bytes or as an open file that can go back; else nothing."""
+    """Return the first 16 bytes of a model in memory or in a seekable file; b"" for other sources."""
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source[:16])
     with contextlib.suppress(AttributeError, OSError, ValueError):  # the front end says what is wrong
@@ -167,8 +161,7 @@ def _start(source: Any) -> bytes:
 
 
 def _of_plan(path: str | os.PathLike[str], options: LoadOptions) -> Model:
-    """Return a plan file's model; one that is stale or damaged is compiled anew if the model it was made from is at
-    hand."""
+    """Return the model of a plan file. A stale or damaged one is compiled anew from its model, if that still exists."""
     try:
         stored = reader.read(path, resolve_threads(options.threads))
     except (UnsupportedError, ModelError) as problem:
@@ -191,7 +184,7 @@ def _for_plan(path: str | os.PathLike[str], options: LoadOptions, made: LoadOpti
 
 
 def _plan(model: Model, shapes: Sequence[Sequence[int]]) -> None:
-    """Have a plan for inputs of these shapes, in order."""
+    """Compile a plan for inputs of these shapes, in order, if there is none."""
     model.plan_for({each.name: shape for each, shape in zip(model.inputs, shapes, strict=True)})
 
 
@@ -223,18 +216,21 @@ def _compiled_anew(path: str | os.PathLike[str], options: LoadOptions, problem: 
 
 
 def _with_pins(source: str, options: LoadOptions, problem: CenoteError) -> Model:
-    """The model of a plan, compiled anew as the plan was. What `cenote diagnose --apply` chose was measured where the
-    plan was made: it stays as far as it is to be had, and whoever loads is told."""
+    """Return the model of a plan, compiled anew with the plan's options.
+
+    Algorithms that `cenote diagnose --apply` chose were measured where the plan was made: they are kept where they
+    exist. A RuntimeWarning says so.
+    """
     pins, advice = options.pins, "measure here: cenote diagnose --apply"
     try:
         model = load_with(source, options)
     except ArgumentError as error:
         if not pins:
             raise
-        told = f"{problem}; the algorithms that were chosen for {len(pins)} node(s) are not kept ({error}); {advice}"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        text = f"{problem}; the algorithms that were chosen for {len(pins)} node(s) are not kept ({error}); {advice}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
         return load_with(source, options.changed(pins={}))
     if pins:
-        told = f"{problem}; the algorithms that were chosen for {len(pins)} node(s) there are kept; {advice}"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        text = f"{problem}; the algorithms that were chosen for {len(pins)} node(s) there are kept; {advice}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
     return model

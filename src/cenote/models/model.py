@@ -104,13 +104,16 @@ class Model(Described):
     def save(self, path: str | PathLike[str], source: str | PathLike[str] = "") -> None:
         """Write a plan file: the program, the packed weights and the kernels, ready to be mapped by `cenote.load`.
 
-        Holds a plan for each set of input shapes compiled so far (`plan_for`), and where shapes depend on content those
-        for what runs have found: run such a model before it is saved. `source` is recorded as the model to compile
-        again when the file meets another CPU or version, with a digest of its content; not for a model between values
-        of its file (`inputs`, `outputs`, `signature`, `format` of `cenote.load`). Raises UnsupportedError for a
-        content that no plan for all sizes can be made for, InputError when nothing has been compiled, ArgumentError
-        when `source` is a plan file itself, cannot be read or is not what this model was made from, OSError when the
-        file cannot be written, CapacityError where there is not enough memory.
+        It holds a plan for each set of input shapes compiled so far (`plan_for`). Where shapes depend on content, it
+        holds plans for the shapes of past runs: run such a model before it is saved.
+
+        `source`: path of the model to compile again on another CPU or with another version, recorded with a digest of
+        its content; not for a model between values of its file (`inputs`, `outputs`, `signature`, `format` of
+        `cenote.load`).
+
+        Raises UnsupportedError for content that no plan for all sizes can be made for, InputError when nothing has been
+        compiled, ArgumentError when `source` is a plan file itself, cannot be read or is not what this model was made
+        from, OSError when the file cannot be written, CapacityError where there is not enough memory.
         """
         self._plans.check_open()
         if source and is_plan_at(source):
@@ -141,9 +144,9 @@ class Model(Described):
         return digests[0] if digests else ""
 
     def __reduce__(self) -> Again:
-        """A pickle holds what the model was loaded from (the path of its file or plan, or its bytes) and the arguments
-        of `cenote.load`, and loads it again. Raises TypeError where that is not at hand: an open file was read, the
-        model is closed."""
+        """Return the content of a pickle: the source of the model (the path of its file or plan, or its bytes) and the
+        arguments of `cenote.load`, which loads it again. Raises TypeError for a model that was read from an open file
+        and for one that is closed."""
         return self._origin.again()
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Model:
@@ -154,7 +157,7 @@ class Model(Described):
     # ---- running ----------------------------------------------------------------------------------------------
 
     def __call__(self, *arrays: ArrayLike, **named: ArrayLike) -> Any:
-        """Outputs for inputs given in order or by name: one output as an array, several as a tuple."""
+        """Return the outputs for inputs in order or by name: one output as an array, several as a tuple."""
         if not named and len(arrays) == len(self.inputs):
             results, restore = self._run_in_order(arrays)
         else:
@@ -164,7 +167,10 @@ class Model(Described):
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(self, inputs: Mapping[str, ArrayLike], outputs: Sequence[str] | None = None) -> dict[str, Array]:
-        """Outputs by name, as NumPy arrays. `outputs`: any values of the model instead; InputError for other names."""
+        """Return the outputs by name, as NumPy arrays. `outputs`: names of any values of the model instead.
+
+        Raises InputError for inputs that do not fit the model and for unknown names.
+        """
         if outputs is not None:
             return self._giving(outputs).run(inputs)
         if not isinstance(inputs, Mapping):
@@ -175,16 +181,16 @@ class Model(Described):
     async def async_run(
         self, inputs: Mapping[str, ArrayLike], outputs: Sequence[str] | None = None
     ) -> dict[str, Array]:
-        """As `run`, on a thread of the event loop's executor: `await model.async_run({"x": x})`.
+        """Run as `run` does, on a thread of the event loop's executor: `await model.async_run({"x": x})`.
 
-        The loop goes on meanwhile. A run whose task is cancelled computes to its end; nobody gets its results.
+        The loop goes on meanwhile. A run whose task is cancelled computes to its end, and its results are dropped.
         """
-        import asyncio  # 40 ms that others need not spend; who awaits has it
+        import asyncio  # takes 40 ms; programs that await have imported it
 
         return await asyncio.to_thread(self.run, inputs, outputs)
 
     def map(self, items: Iterable[Any], batch: int = 1) -> Iterator[Any]:
-        """The results for a stream of inputs, in order, each as calling the model gives it.
+        """Yield the results for a stream of inputs, in order, each as a call of the model returns it.
 
             for image, scores in zip(images, model.map(load_pictures(images), batch=8)):
 
@@ -203,8 +209,8 @@ class Model(Described):
         return mapped(items, batch, self.signature.entry, self.run)
 
     def close(self) -> None:
-        """Let go of plans, weights and memory. Calls raise InputError from now on; those under way end as they would
-        have. Closing a model again does nothing. `with cenote.load(path) as model:` closes it at the end."""
+        """Release plans, weights and memory. Later calls raise InputError; calls in progress end normally. Closing a
+        closed model does nothing. `with cenote.load(path) as model:` closes it at the end."""
         self._plans.close()
         self._origin = ClosedOrigin(digests=self._origin.digests)
         self._of_values.clear()
@@ -230,7 +236,7 @@ class Model(Described):
         return model
 
     def _run(self, given: Mapping[str, Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:
-        """The outputs in order, for inputs by name, and what makes them the caller's kind of array."""
+        """Return the outputs in order for inputs by name, and the function that makes them the caller's arrays."""
         self.signature.check_names(given)
         return self._run_in_order([given[declared.name] for declared in self.inputs])
 

@@ -1,4 +1,4 @@
-"""Origins of models: what a model was made from, to read its graph once more, and to load it anew."""
+"""Origins of models: sources from which their graphs are read once more, and from which they are loaded anew."""
 
 from __future__ import annotations
 
@@ -35,10 +35,7 @@ _NO_GRAPH = (
 
 
 class Origin:
-    """The origin of a model that can be made anew from nothing; others override what they can do.
-
-    `entry`: the model's place in the cache.
-    """
+    """Origin of a model without a source, and base of all others. `entry`: the model's place in the cache."""
 
     has_graph = False
 
@@ -47,11 +44,11 @@ class Origin:
 
     @property
     def digests(self) -> Digests | None:
-        """Digests of what the model was made from, where they are known."""
+        """Digests of the files that the model was made from; None if they are not known."""
         return self._digests if self.entry is None else (self.entry.content, self.entry.external)
 
     def imported(self) -> tuple[OwnedGraph, Interface]:
-        """Return the graph to compile, and what it declares: of the outputs those that have a type."""
+        """Return the graph to compile, and its interface with the outputs of declared types. Raises InputError."""
         raise InputError(_NO_GRAPH)
 
     def graph(self) -> Graph:
@@ -68,12 +65,12 @@ class Origin:
         )
 
     def again(self) -> Again:
-        """Return what loads the model again where its pickle is read. Raises TypeError where nothing can."""
+        """Return the function and arguments that load the model where its pickle is read. Raises TypeError for none."""
         raise not_pickled("it was not made by cenote.load")
 
 
 class ClosedOrigin(Origin):
-    """The origin of a model that has been closed: it holds no source, which may be all the bytes of a model."""
+    """Origin of a model that has been closed: it holds no source, which may be all the bytes of a model."""
 
     def graph(self) -> Graph:
         closed()
@@ -91,7 +88,7 @@ def not_pickled(reason: str) -> TypeError:
 
 
 class SourceOrigin(Origin):
-    """The origin of a model that was loaded from a path, bytes or a message: it is read again."""
+    """Origin of a model that was loaded from a path, bytes or a message: it is read again."""
 
     has_graph = True
 
@@ -132,7 +129,7 @@ class SourceOrigin(Origin):
 
 
 class StreamOrigin(Origin):
-    """The origin of a model that was read from an open file, which is read once."""
+    """Origin of a model that was read from an open file, which is read once."""
 
     def __init__(self, source: BinaryIO, options: LoadOptions, load: Load) -> None:
         super().__init__()
@@ -154,7 +151,7 @@ class StreamOrigin(Origin):
 
 
 class PlanOrigin(Origin):
-    """The origin of a model that was loaded from a plan file, which has plans and no graph."""
+    """Origin of a model that was loaded from a plan file, which has plans and no graph."""
 
     def __init__(
         self, path: str | os.PathLike[str], options: LoadOptions, load: Load, digests: Digests | None
@@ -183,7 +180,7 @@ def _read(source: Any, options: LoadOptions) -> ImportedModel:
 
 
 def _declared(imported: ImportedModel) -> tuple[OwnedGraph, Interface]:
-    """Return a graph to hand over, and what its file declares; of the outputs those that have a type."""
+    """Return an imported graph to hand over, and its interface, with the outputs whose types are declared."""
     with importing():
         from cenote.graph.graph import OwnedGraph
 
@@ -192,7 +189,7 @@ def _declared(imported: ImportedModel) -> tuple[OwnedGraph, Interface]:
 
 
 def main_file(source: Any) -> Any:
-    """Of a folder, the file in it that says what the model is: of a SavedModel, or of parameters as files."""
+    """Return the main file of a folder that is a SavedModel or the parameters of layers; other sources as they are."""
     if isinstance(source, str | os.PathLike) and os.path.isdir(source):
         for name in _MAIN_FILES:
             if os.path.exists(path := os.path.join(source, name)):

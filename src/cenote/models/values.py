@@ -1,7 +1,7 @@
-"""Any value of a model by its name: a second plan of the same graph, in which it is an output.
+"""Values inside of a model by their names: outputs of a second plan of the same graph.
 
-A plan keeps no value that it need not: operators are fused, memory is used again. So values are asked of a plan of
-their own, compiled when they are first asked for and kept in the cache like others.
+A plan keeps few values: operators are fused, memory is used again. So values inside are computed by a plan of their
+own, which is compiled on their first use and cached like others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ValuesOrigin(Origin):
-    """The origin of a model that gives other values of the graph of `whole`."""
+    """Origin of a model whose outputs are other values of the graph of `whole`."""
 
     has_graph = True
 

@@ -1,8 +1,8 @@
-"""What is planned for a model: a stage (a compiled program) for every set of input shapes it has met.
+"""Plans of a model: a stage (a compiled program) for every set of input shapes so far.
 
-A new batch size or picture size needs a new plan, not new kernels: out of a class of sizes, the cache or a plan file,
-or compiled. Where a shape depends on the content of a value that only a run computes, a stage is followed by others,
-compiled when that content is known, and kept as well.
+A new batch size or picture size needs a new plan, not new kernels. The plan comes from a class of sizes, the cache or a
+plan file, or is compiled. Where a shape depends on the content of a value that only a run computes, a stage is followed
+by others, which are compiled when that content is known, and kept as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Interface:
-    """What a model declares: inputs, outputs, the file's own key-value pairs, and what the file says about itself."""
+    """Declarations of a model: inputs, outputs, the file's own key-value pairs, and its facts about itself."""
 
     inputs: tuple[Declared, ...]
     outputs: tuple[Declared, ...]
@@ -44,7 +44,7 @@ class Interface:
 
 
 class Planned:
-    """Stages by the shapes of the inputs, the last used last. `source` gives the graph for shapes that are new."""
+    """Stages of a model by the shapes of its inputs. `source` returns the graph for new shapes."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Planned:
     # ---- where they come from -------------------------------------------------------------------------------------
 
     def compile(self, source: OwnedGraph) -> None:
-        """Compile the graph now if its shapes are fixed, else keep it for those that come."""
+        """Compile the graph now if its shapes are fixed, else keep it for later shapes."""
         with importing():
             from cenote.graph.graph import OwnedGraph
 
@@ -72,7 +72,7 @@ class Planned:
         graph = source.take()
         if known is None:
             whole = graph
-            self.source = lambda: whole  # other shapes will need the weights again
+            self.source = lambda: whole  # other shapes need the weights again
             self.keep()
             self.reserve()
             return
@@ -83,7 +83,7 @@ class Planned:
         self.keep()
 
     def take(self, stored: StoredModel, source: Callable[[], Graph] | None) -> None:
-        """Use the plans of a file or of the cache. `source` gives the graph for shapes that they have no plan for."""
+        """Use the plans of a file or of the cache. `source` returns the graph for shapes without a plan."""
         self.source = source
         self.classes.plans.extend(stored.sized)
         tails = [*((pattern, sized.tail) for pattern, sized in stored.sized), *stored.tails.items()]
@@ -95,7 +95,7 @@ class Planned:
         self.reserve()
 
     def _adopt(self, shapes: Shapes, plan: Plan | StoredPlan, tail: Tail | None = None) -> Stage:
-        """A stage of a plan that was read."""
+        """Add the stage of a plan that was read."""
         outputs = self.interface.output_names if tail is None else tail.cut.made
         stage = Stage(plan, [*self.signature.by_name], outputs, self.shared, tail)
         stage.plan.program.prepare()
@@ -103,7 +103,7 @@ class Planned:
         return stage
 
     def reserve(self) -> None:
-        """Take the memory for the largest sizes, where the caller said which they are."""
+        """Allocate the memory for the largest sizes, if bounds define them."""
         if largest := self.signature.largest():
             self.at(largest).reserve()
 
@@ -113,7 +113,7 @@ class Planned:
             closed()
 
     def at(self, shapes: Shapes) -> Stage:
-        """The stage for these shapes: one that there is, out of a class or the cache, or compiled."""
+        """Return the stage for these shapes: an earlier one, one of a class or of the cache, or a new one."""
         with refusals("a plan for new shapes"), self.shared.guard.lock:
             self.check_open()
             found = self.by_shapes.get(shapes)
@@ -148,18 +148,18 @@ class Planned:
             from cenote.graph.graph import OwnedGraph
 
         stage = self.by_shapes[shapes] = Stage.compile(OwnedGraph(self.source()), types, self.shared)
-        self.classes.failed.add(pattern)  # nothing was wrong with these sizes: others will not be tried
+        self.classes.failed.add(pattern)  # these sizes are right, so the class is at fault
         self.keep(shapes)
         return stage
 
     # ---- what is kept of them -------------------------------------------------------------------------------------
 
     def own(self) -> Mapping[Any, Stage]:
-        """Those that were compiled for their shapes alone."""
+        """Stages that were compiled for their shapes alone."""
         return {key: stage for key, stage in self.by_shapes.items() if stage.plan.program.workplaces is None}
 
     def stored(self, shapes: Sequence[Any], sized: Sequence[tuple[Pattern, SizedPlan]]) -> StoredModel:
-        """The model and its plans for these shapes and for classes of sizes, to be written down."""
+        """Return the model and its plans for these shapes and for classes of sizes, for storage."""
         return StoredModel(
             self.interface.inputs,
             self.interface.outputs,
@@ -172,7 +172,7 @@ class Planned:
         )
 
     def keep(self, shapes: Shapes | None = None) -> None:
-        """Have the plan for these shapes put into the cache, after the answer; None: all that there is on loading."""
+        """Store the plan for these shapes in the cache after the answer; None: all plans that loading has made."""
         if self._cache_entry is None:
             return
         whole = shapes is None and self.signature.static_shapes() is not None
@@ -181,7 +181,7 @@ class Planned:
         self.unwritten = self._cache_entry.keep(shapes, stored)
 
     def close(self) -> None:
-        """Let go of plans, weights and memory; runs that are under way end as they would have."""
+        """Release plans, weights and memory; runs in progress end normally."""
         with self.shared.guard.lock:
             self._closed = True
             self.by_shapes.clear()
@@ -194,14 +194,14 @@ class Planned:
     # ---- running --------------------------------------------------------------------------------------------------
 
     def answered(self) -> None:
-        """There is an answer: a plan that waits to be written may be."""
+        """Start writing the plan that waits for an answer."""
         unwritten = self.unwritten
         if unwritten is not None:
             self.unwritten = None
             unwritten.release()
 
     def run(self, stage: Stage, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs in order of a stage that others follow, as values of graphs: sequences are packed."""
+        """Run a stage that others follow; return the outputs in order as values of graphs: sequences are packed."""
         with refusals("a run in stages"):
             results = stage.run(dict(zip(self.signature.by_name, arrays, strict=True)))
             if self.shared.changed and self._cache_entry is not None:
@@ -212,8 +212,7 @@ class Planned:
 
 
 class _Inside:
-    """A graph inside of a model, which is compiled when it first runs: arrays that fit its inputs, in order, to
-    outputs."""
+    """Submodel that is compiled when it first runs."""
 
     def __init__(self, graph: Graph, around: Shared) -> None:
         outputs = tuple(Declared(name, FLOAT32, None) for name in graph.outputs)
@@ -228,7 +227,7 @@ class _Inside:
         return self._planned.run(stage, arrays)
 
     def program(self, arrays: Sequence[Array]) -> Program | None:
-        """The program of these arrays, where it is all of the graph."""
+        """Return the program for these arrays; None where it is not all of the graph."""
         stage = self._stage(arrays)
         return stage.plan.program if stage.tail is None else None
 
@@ -238,5 +237,5 @@ class _Inside:
 
 
 def shared_under(options: LoadOptions) -> Shared:
-    """Return what all stages of a model under these options share."""
+    """Return the shared state of all stages of a model under these options."""
     return Shared(options, _Inside)

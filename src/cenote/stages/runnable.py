@@ -1,4 +1,4 @@
-"""The part of a model that profiles and diagnoses see."""
+"""Protocol of models, as profiles and diagnoses use them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RunnableModel(Protocol):
-    """A model that runs, shows the stages that ran, and can be had with other stages or under other options."""
+    """A model that runs, exposes the stages of its last run, and can be copied with other stages or other options."""
 
     inputs: tuple[Declared, ...]
     signature: Signature

@@ -1,8 +1,8 @@
-"""Plans for all sizes: what a model with symbolic dimensions keeps beside the plans for shapes that it has seen.
+"""Plans for all sizes of a model with symbolic dimensions, beside its plans for single shapes.
 
-A `SizedPlan` holds for a class of sizes: those for which the questions that compiling asked have the same answers. A
-size of another class gives another plan. Where shapes depend on content, a plan has a `Tail`: the same again for what
-follows, whose sizes are those of the plan and those that were found at the cut.
+A `SizedPlan` holds for a class of sizes: those for which every comparison that the compiler made has the same result.
+A size of another class gets another plan. Where shapes depend on content, a plan has a `Tail`, with plans for the rest
+of the model, whose sizes are those of the plan and those found at the cut.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from cenote.passes.specialize import Continuation
 
 _log = logging.getLogger(__name__)
-_MOST_CLASSES = 32  # of a model or a tail; sizes of more are compiled for themselves
+_MOST_CLASSES = 32  # of a model or a tail; beyond them each size gets a plan of its own
 
 
 Part = Callable[[Sequence[int]], "tuple[Graph, Mapping[str, TensorType]]"]
-"""Gives a graph and the types of its inputs for numbers, which may be Sizes."""
+"""Function from numbers, which may be Sizes, to a graph and the types of its inputs."""
 
 
 def part_of(graph: Callable[[], Graph], signature: Signature, pattern: Pattern) -> Part:
-    """A model, for the numbers of a pattern of shapes."""
+    """Return a model as a function of the numbers of a pattern of shapes."""
     return lambda numbers: (graph(), signature.typed(pattern, numbers))
 
 
 def part_after(tail: Tail, pattern: Pattern) -> Part:
-    """What follows a cut, for the numbers of the part before and then those that were found there."""
+    """Return the part behind a cut as a function of the numbers of the part before, then those found at the cut."""
 
     def part(numbers: Sequence[int]) -> tuple[Graph, Mapping[str, TensorType]]:
         with importing():
@@ -54,7 +54,7 @@ def part_after(tail: Tail, pattern: Pattern) -> Part:
 
 
 def rest_of(part: Part) -> Callable[[Sequence[int]], Continuation]:
-    """What follows the cut of a part, for the part's numbers."""
+    """Return the continuation behind the cut of a part as a function of the part's numbers."""
 
     def rest(numbers: Sequence[int]) -> Continuation:
         with importing():
@@ -68,7 +68,7 @@ def rest_of(part: Part) -> Callable[[Sequence[int]], Continuation]:
 
 
 def supply(tail: Tail, part: Part) -> None:
-    """Let a tail out of a file know what it can be compiled from: `part` comes before it."""
+    """Set the source from which a tail that was read from a file can be compiled; `part` precedes it."""
     tail.rest = rest_of(part)
     for pattern, sized in tail.classes.plans:
         if sized.tail is not None:
@@ -76,7 +76,7 @@ def supply(tail: Tail, part: Part) -> None:
 
 
 def check_kept(tail: Tail | None) -> None:
-    """Raise UnsupportedError where the plans that followed a cut cannot be written down, InputError where none did."""
+    """Raise UnsupportedError where the plans behind a cut cannot be stored, InputError where there are none yet."""
     if tail is None:
         return
     if tail.classes.failed:
@@ -95,15 +95,15 @@ def compile_class(
     how: Compilation,
     workplaces: Workplaces,
 ) -> tuple[SizedPlan, StoredPlan] | None:
-    """Compile the class of these numbers; None where that is not possible: they are then compiled for themselves."""
+    """Compile a plan for the class of these numbers; None where only a plan for the numbers alone is possible."""
     if not numbers or pattern in classes.failed or len(classes.plans) >= _MOST_CLASSES:
         return None
     try:
         sized = _compiled(part, numbers, how)
     except (MemoryError, CapacityError, CodegenError, OSError, FormulaError):
-        raise  # nothing that other sizes would mend
+        raise  # a plan for these sizes alone would fail too
     except (OpenSizeError, CenoteError) as error:
-        # Wrong shapes are told when the model is compiled for the numbers alone.
+        # Wrong shapes raise their error when the model is compiled for these numbers alone.
         _log.info("no plan for all sizes: %s: %s", type(error).__name__, error)
         return None
     except Exception as error:
@@ -120,7 +120,7 @@ def compile_class(
 
 @collector_paused()
 def _compiled(part: Part, numbers: Sequence[int], how: Compilation) -> SizedPlan:
-    """The plan of a class."""
+    """Compile the plan of a class."""
     with importing():
         from cenote.compiler.compile import compile_sized
         from cenote.core.trace import Trace

@@ -41,9 +41,11 @@ _MEGABYTE = 1_000_000
 
 
 class Stage:
-    """A compiled part of a model for inputs of certain shapes. Where it ends at a cut, `tail` is what follows, and
-    `following` the stages that have followed, by what was found there. `numbers` are what its class does not know: the
-    sizes of the model's symbolic dimensions, then those that were found at cuts before."""
+    """A compiled part of a model for inputs of certain shapes.
+
+    Where it ends at a cut, `tail` is the rest of the model, and `following` are the stages that have run next, by the
+    findings at the cut. `numbers`: sizes of the model's symbolic dimensions, then those found at earlier cuts.
+    """
 
     def __init__(
         self,
@@ -59,11 +61,11 @@ class Stage:
         self.plan, self.tail, self.shared, self.numbers = plan, tail, shared, numbers
         self.input_names, self.output_names = tuple(inputs), tuple(outputs)
         self.following = Stages()
-        self._bound: dict[int, Node] = {}  # host nodes as they are run, by the id of the cut's
+        self._bound: dict[int, Node] = {}  # host nodes with compiled bodies, by the id of the cut's node
 
     @staticmethod
     def of_class(found: tuple[SizedPlan, StoredPlan], numbers: tuple[int, ...], shared: Shared) -> Stage:
-        """The stage of a class's plan for some sizes, ready to run."""
+        """Return the stage of a class's plan for these sizes, ready to run."""
         sized, plan = found
         stage = Stage(plan, sized.inputs, sized.outputs, shared, sized.tail, numbers)
         stage.plan.program.prepare()
@@ -71,12 +73,12 @@ class Stage:
 
     @property
     def chain(self) -> list[Stage]:
-        """The stage, and those that followed it last."""
+        """This stage, and the stages that followed it in the last run."""
         return [self, *(next(reversed(self.following.values())).chain if self.following else ())]
 
     @property
     def outputs(self) -> dict[str, Declared]:
-        """What the chain makes, by name."""
+        """Values that the chain computes, by name."""
         made: dict[str, Declared] = {}
         for stage in self.chain:
             for name, type in zip(stage.output_names, stage.plan.program.outputs, strict=True):
@@ -84,20 +86,20 @@ class Stage:
         return made
 
     def reserve(self) -> None:
-        """Take the memory that its runs need now, for all that share it. Raises CapacityError where there is none."""
+        """Allocate the memory that its runs need, for all plans that share it. Raises CapacityError."""
         program = self.plan.program
         if program.workplaces is not None:
             program.workplaces.reserve(program)
 
     @property
     def nbytes(self) -> int:
-        """Memory that the stage takes by itself, about."""
+        """Approximate bytes of memory that belong to this stage alone."""
         return self.plan.program.kept_bytes
 
     @staticmethod
     @collector_paused()
     def compile(source: OwnedGraph, types: Mapping[str, TensorType], shared: Shared) -> Stage:
-        """Specialise a graph to these types and compile what can be."""
+        """Specialise a graph to these types and compile it up to the first cut."""
         with importing():
             from cenote.compiler.compile import compile_graph
             from cenote.graph.graph import OwnedGraph
@@ -116,7 +118,7 @@ class Stage:
         return Stage(replace(plan, between=rest.host), inputs, outputs, shared, tail)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """All outputs of the model by name."""
+        """Run this stage and those behind it; return all outputs of the model by name."""
         made = self.plan.program.run([inputs[name] for name in self.input_names])
         values = dict(zip(self.output_names, made, strict=True))
         if self.tail is None:
@@ -131,7 +133,7 @@ class Stage:
         return known
 
     def _prepared(self, node: Node) -> Node:
-        """What runs for a node between the stages: of a loop, with the body compiled."""
+        """Return the node to run for a host node between stages: a loop with its body compiled, others as they are."""
         if not node.op.apart:
             return node
         assert self.tail is not None
@@ -150,7 +152,8 @@ class Stage:
         return found
 
     def taken(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The inputs out of these values, as native code wants them: it trusts the sizes of what it is given."""
+        """Return the inputs among these values, in row-major order. Raises ShapeError for one that does not fit the
+        plan: native code does not check sizes."""
         taken = {name: np.asarray(values[name], order="C") for name in self.input_names}
         for (name, array), type in zip(taken.items(), self.plan.program.inputs, strict=True):
             if (array.shape, array.dtype) != (type.shape, type.dtype):
@@ -158,7 +161,7 @@ class Stage:
         return taken
 
     def _next(self, found: CutFindings) -> Stage:
-        """The stage for what was found at the cut: a plan that there is, or compiled."""
+        """Return the stage for the findings at the cut, of a plan that exists or is compiled now."""
         tail, shared = self.tail, self.shared
         assert tail is not None
         numbers = (*self.numbers, *found.numbers)
@@ -188,18 +191,18 @@ class Stage:
 
 
 class Submodel(Protocol):
-    """A graph inside of a model: arrays that fit its inputs, in order, to outputs."""
+    """A graph inside of a model as a function: from arrays that fit its inputs, in order, to outputs."""
 
     def __call__(self, arrays: Sequence[Array]) -> Sequence[Array]: ...
 
     def program(self, arrays: Sequence[Array]) -> Program | None:
-        """The program of these arrays, where it is all of the graph."""
+        """Return the program for these arrays; None where it is not all of the graph."""
 
 
 class CompiledBody:
-    """Runs the body of a loop as a model of its own: one for each combination of dtypes and ranks that it meets.
+    """Body of a loop that runs as a model of its own, one for each combination of dtypes and ranks.
 
-    `fixed` are values that it captures and that are constants by now.
+    `fixed`: captured values that are constants.
     """
 
     def __init__(self, body: Body, fixed: Mapping[str, Array], shared: Shared) -> None:
@@ -209,12 +212,14 @@ class CompiledBody:
         self._models: dict[Any, Submodel] = {}
 
     def __call__(self, values: Sequence[Array]) -> Sequence[Array]:
-        """The outputs for the formal inputs followed by what is captured."""
+        """Return the outputs for the formal inputs followed by the captured values."""
         return self._model(values)([np.asarray(values[index], order="C") for index in self._open])
 
     def rounds(self, values: Sequence[Array], feedback: Feedback, most: int) -> Rounded | None:
-        """Up to `most` rounds at once, one at least; None where the body is no program that `feedback` fits. Of what is
-        walked `values` hold all; formal inputs have the numbers of `feedback`."""
+        """Run up to `most` rounds at once, at least one; None where the body is not one program that `feedback` fits.
+
+        `values` hold whole arrays for inputs that are walked; formal inputs have the numbers of `feedback`.
+        """
         first = [
             x[-1 if feedback.walked[i] else 0] if i in feedback.walked else x for i, x in enumerate(values)
         ]
@@ -232,7 +237,7 @@ class CompiledBody:
 
 
 class NoPlan:
-    """What a model with symbolic dimensions has for a plan before its first run. False; prints what to do."""
+    """Placeholder for the plan of a model with symbolic dimensions before its first run. False; prints what to do."""
 
     def __bool__(self) -> bool:
         return False
@@ -244,12 +249,12 @@ class NoPlan:
         return f"<{self}>"
 
     def describe(self) -> NoReturn:
-        """Raises InputError: there is nothing to describe."""
+        """Raise InputError: there is no plan yet."""
         raise InputError(str(self))
 
 
 def closed() -> NoReturn:
-    """Raise InputError: a model that has been closed does nothing else."""
+    """Raise the InputError of a model that has been closed."""
     raise InputError("the model is closed; load it again")
 
 
@@ -264,28 +269,28 @@ class Shared:
         self.denormals = options.denormals or settings.DENORMALS.choice()
         self.options = options.changed(threads=self.threads, denormals=self.denormals)
         self.guard = Guard()
-        # Of all plans for sizes: no run of one wants memory that another holds.
+        # Memory that all plans for sizes share.
         self.workplaces = Workplaces()
         self.submodel = submodel
-        self.changed = False  # a stage that follows another has a class that is not kept yet
+        self.changed = False  # whether a later stage has a class that is not in the cache yet
 
     def close(self) -> None:
-        """Let go of memory and weights."""
+        """Release memory and weights."""
         OUTPUTS.clear()
         self.workplaces = Workplaces()
         for name in ("compilation", "pool", "decide"):
             self.__dict__.pop(name, None)
 
     def inside(self) -> Shared:
-        """The same for a graph inside of the model, of whose inputs the caller says nothing."""
-        assert self.compilation, "what it makes is shared"
+        """Return the state for a graph inside of the model, without `shapes`, which name the model's inputs."""
+        assert self.compilation, "it is made once, and shared by the copy"
         inner = copy(self)
         inner.options, inner.changed = self.options.changed(shapes={}), False
         return inner
 
     @cached_property
     def compilation(self) -> Compilation:
-        """How graphs are compiled."""
+        """Options and shared parts of every compilation."""
         with importing():
             from cenote.compiler.compile import Compilation
 
@@ -293,7 +298,7 @@ class Shared:
 
     @cached_property
     def decide(self) -> Decide:
-        """Chooses between algorithms."""
+        """Choice between algorithms: pins, then measurements."""
         with importing():
             from cenote.compiler.tune import Pinned, Tuner
 
@@ -310,13 +315,13 @@ class Shared:
 
 
 def no_plan_for(kept: Iterable[Sequence[Sequence[int]]]) -> InputError:
-    """What is said about shapes that a plan file has no plan for; `kept` are those that it has."""
+    """Return the error for shapes without a plan in the plan file; `kept` are the shapes with one."""
     shown_shapes = "; ".join(str([list(shape) for shape in shapes]) for shapes in kept)
     return InputError(f"the plan file has no plan for these input shapes (it has: {shown_shapes})")
 
 
 class Stages(OrderedDict[Any, Stage]):
-    """Stages by what they are for; those used last come last. `taken`: memory that they take by themselves, about."""
+    """Stages by shapes or findings, in the order of their last use. `taken`: approximate bytes of their memory."""
 
     taken = 0
 
@@ -325,7 +330,7 @@ class Stages(OrderedDict[Any, Stage]):
         super().__setitem__(key, stage)
 
     def get_or_make(self, key: Any, make: Callable[[], Stage]) -> Stage:
-        """The stage of a key, made if need be; those longest unused go when all take too much memory."""
+        """Return the stage of a key, made if there is none; drop the longest unused ones beyond CENOTE_SHAPES_KEPT."""
         stage = self.get(key)
         if stage is None:
             stage = self[key] = make()
