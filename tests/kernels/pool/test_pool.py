@@ -107,13 +107,13 @@ OTHERS = (np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.int16, np.int3
 
 @pytest.mark.parametrize(("dtype", "target"), over_targets([(each,) for each in OTHERS]), ids=target_name)
 def test_element_types(dtype: Any, target: Target) -> None:
-    """Maxima and minima in turns: both for every window in every layout."""
+    """Maxima and minima in turns, and layouts: two of three for each window."""
     for number, (window, stride, pad, width) in enumerate(
         ((2, 2, 0, 70), (3, 2, 1, 35), (3, 1, 1, 9), (9, 1, 4, 40), (9, 2, 4, 90)), OTHERS.index(dtype)
     ):
         g = square(window, pad, stride, 12, width)
         x = noise((1, 3, 1, 12, width), dtype)
-        for turn, layout in enumerate(LAYOUTS, number):
+        for turn, layout in enumerate((LAYOUTS * 2)[number % 3 :][:2], number):
             reduction = ("max", "min")[turn % 2]
             y = run_pool(x, g, reduction, target, layout=layout)
             np.testing.assert_array_equal(y.astype(np.float64), pooled(x, g, reduction))
@@ -194,7 +194,7 @@ def test_means_of_integers_over_their_whole_range(dtype: Any, rounding: str) -> 
         np.testing.assert_array_equal(y, want)
 
 
-@pytest.mark.parametrize("window", [1, 2, 3, 4, 5, 6, 8, 9, 28])
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 8, 9, 28])
 def test_windows_whose_dilation_is_their_stride(window: int) -> None:
     """Windows as far apart as their elements: stride alone says nothing of whether they overlap. Maxima and sums in
     turns: both for every layout and for every stride."""
@@ -254,7 +254,7 @@ RANGED = (np.float32, np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.in
 @pytest.mark.parametrize(("dtype", "target"), over_targets([(each,) for each in RANGED]), ids=target_name)
 def test_ranges_turned(dtype: Any, target: Target) -> None:
     """More and fewer output rows and columns than lanes, overlapping ranges, rows of one vector and a tail: averages
-    and maxima of float32, in turns for other types."""
+    and maxima of float32; one of them, of three sizes, in turns for other types."""
     sizes = (
         ((37, 37), (7, 7)),
         ((9, 8), (3, 9)),
@@ -262,7 +262,8 @@ def test_ranges_turned(dtype: Any, target: Target) -> None:
         ((40, 19), (17, 2)),
         ((5, 9), (9, 1)),
     )
-    for number, (size, out) in enumerate(sizes, RANGED.index(dtype)):
+    turn = RANGED.index(dtype)
+    for number, (size, out) in enumerate(sizes if turn == 0 else (sizes * 2)[turn % 5 :][:3], turn):
         x = noise((2, 3, *size), dtype)
         both: tuple[Op, Op] = (AdaptiveAveragePool(out), AdaptiveMaxPool(out))
         for op in both if dtype is np.float32 else both[number % 2 :][:1]:

@@ -30,7 +30,8 @@ CASES = [
 @pytest.mark.parametrize(("window", "stride", "pads", "target"), over_targets(CASES), ids=target_name)
 def test_windows_in_registers(window: int, stride: int, pads: tuple[int, int], target: Target) -> None:
     """Every length of the rows: ends of one and of two vectors; bands shorter than the rows taken together. Maxima at
-    every width and height; what else there is in turns, at every width and at every height."""
+    every width and height; what else there is in turns: at every width and height for two cases, at some for others."""
+    whole = (window, stride, pads) in CASES[:1] + CASES[3:4]
     for column, width in enumerate((4, 7, 8, 9, 10, 11, 15, 16, 17, 18, 19, 20, 31, 32, 33)):
         for row, height in enumerate((1, 2, 3, 6, 9)):
             g = geometry(
@@ -40,11 +41,12 @@ def test_windows_in_registers(window: int, stride: int, pads: tuple[int, int], t
                 continue
             x = noise((1, 2, 1, height, width), seed=width * height)
             turn = (row + column) % 5
-            for reduction in ("max", *(("min",), ("sum",), (), ("sum",), ())[turn]):
+            others = (("min",) if whole else (), ("sum",), (), ("sum",) if whole else (), ())
+            for reduction in ("max", *others[turn]):
                 check(x, g, reduction, target, algorithm="small_window")
             x[0, :, 0, height // 2, width // 3], x[0, :, 0, height // 3, width // 2] = np.inf, 0
             x[0, 1, 0, (7 * width) % height, (5 * height) % width] = np.nan
-            for nan in ("propagate", *(("ignore",) if turn == 2 else ())):
+            for nan in ("propagate", *(("ignore",) if turn == 2 and whole else ())):
                 check(x, g, "max", target, nan=nan, algorithm="small_window")
 
 
