@@ -340,7 +340,7 @@ def test_an_output_listed_twice_is_refused() -> None:
 
 
 def test_bits_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cenote.compiler.compile, "WORTH_THREADS_OF_PROGRAM", 0.0)
+    monkeypatch.setattr(cenote.compiler.compile, "WORTH_THREADS", 0.0)
     x = noise(3, 3, 33, 21)
     results = [cenote.load(parsed(NETWORK), threads=threads)(x) for threads in (1, 2, 3, 1, 2)]
     for other in results[1:]:
@@ -349,7 +349,7 @@ def test_bits_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_several_python_threads_run_one_model(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cenote.compiler.compile, "WORTH_THREADS_OF_PROGRAM", 0.0)
+    monkeypatch.setattr(cenote.compiler.compile, "WORTH_THREADS", 0.0)
     monkeypatch.setenv("CENOTE_SHAPES_KEPT", "0")  # plans come and go meanwhile
     model = cenote.load(parsed(NETWORK), threads=threads)
     inputs = [noise(1 + i % 3, 3, 8 + i, 9) for i in range(6)]
@@ -378,7 +378,7 @@ def test_several_python_threads_run_one_model(threads: int, monkeypatch: pytest.
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, where another test imported it
 @pytest.mark.parametrize("threads", [1, 2])
 def test_after_a_fork(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cenote.compiler.compile, "WORTH_THREADS_OF_PROGRAM", 0.0)
+    monkeypatch.setattr(cenote.compiler.compile, "WORTH_THREADS", 0.0)
     model = cenote.load(parsed(NETWORK), threads=threads)
     x, z = noise(2, 3, 12, 12), noise(1, 3, 10, 10)
     want = model(x)

@@ -78,7 +78,7 @@ def reordered(steps: Sequence[Step]) -> tuple[Step, ...]:
 @pytest.fixture(autouse=True)
 def threads_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """These programs are so small that they would run on one thread."""
-    monkeypatch.setattr(cenote.compiler.compile, "WORTH_THREADS_OF_PROGRAM", 0.0)
+    monkeypatch.setattr(cenote.compiler.compile, "WORTH_THREADS", 0.0)
 
 
 @settings(

@@ -93,7 +93,7 @@ def kernels(model: cenote.Model) -> list[KernelStep]:
 
 def test_branches_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three branches, two steps deep: threads meet after the first steps of all, and after the second."""
-    monkeypatch.setattr("cenote.compiler.compile.WORTH_THREADS_OF_PROGRAM", 0.0)
+    monkeypatch.setattr("cenote.compiler.compile.WORTH_THREADS", 0.0)
     model = model_of(
         """g (float[1,32,14,14] x) => (float[1,72,14,14] y) {
         a = Conv(x, w0)  p = MaxPool<kernel_shape=[3,3], strides=[1,1], pads=[1,1,1,1]>(x)

@@ -20,7 +20,7 @@ from cenote.core.load_options import LoadOptions
 from cenote.core.trace import Trace
 from cenote.core.types import TensorType
 from cenote.graph.graph import Graph, Node, OwnedGraph
-from cenote.kernels.cost_model import WORTH_THREADS_OF_PROGRAM
+from cenote.kernels.cost_model import WORTH_THREADS
 from cenote.ops.base import Lowering, no_calls
 from cenote.passes.pipeline import optimize
 from cenote.runtime.program import Program
@@ -91,7 +91,7 @@ def compile_sized(
     """Compile a graph whose types hold Sizes of the trace: return a template, its description (JSON in which numbers
     that depend on the sizes stand as {{position}}), and the optimised graph. `between` as in `Plan`."""
     assembler, seconds = _assembled(_scheduled(source, how, trace), how.pool, trace)
-    template, positions = assembler.template(how.threads, seconds, WORTH_THREADS_OF_PROGRAM, trace)
+    template, positions = assembler.template(how.threads, seconds, WORTH_THREADS, trace)
     program = template.at(trace.values[: trace.dimensions])
     assert program is not None, "a template holds for the sizes that it was made with"
     origins = [step.origin for step in assembler.steps]
@@ -117,7 +117,7 @@ def assemble(make: Callable[[], Schedule], threads: int, pool: ConstantPool | No
     """Plan memory, generate code and build the program of the schedule that `make` returns (and keeps no reference
     to)."""
     assembler, seconds = _assembled(make, pool, None)
-    program = assembler.program(threads, seconds < WORTH_THREADS_OF_PROGRAM)
+    program = assembler.program(threads, seconds < WORTH_THREADS)
     origins = tuple(step.origin for step in assembler.steps)
     return Plan(assembler.graph, assembler.scheduled, assembler.memory, program, origins)
 

@@ -8,7 +8,7 @@ from cenote.codegen import jit
 from cenote.core import settings
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import View, dense_strides
-from cenote.kernels.cost_model import WORTH_THREADS_OF_CALL
+from cenote.kernels.cost_model import WORTH_THREADS
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher, Runner, single_runner, with_constants
 from cenote.ops.base import Arrays, Lowering, Types
@@ -46,7 +46,7 @@ class NativeCall:
             temporaries.append(View(type, PLAIN, dense_strides(type.shape), Slot(SlotKind.ARENA, 0, offset)))
             offset += -(-type.nbytes // 64) * 64
         self.arena_bytes = offset
-        self.alone = threads == 1 or option.seconds < WORTH_THREADS_OF_CALL
+        self.alone = threads == 1 or option.seconds < WORTH_THREADS
         self.threads = 1 if self.alone else threads
         self.flush = settings.DENORMALS.choice() == "flush"
         made = [_view(y, SlotKind.OUTPUT, index) for index, y in enumerate(outputs)]
