@@ -14,7 +14,7 @@ from cenote.codegen.jit import host_target, llvm_version, named_target
 from cenote.core import settings
 from cenote.core.errors import ArgumentError, MissingPackageError
 from cenote.core.settings import Setting
-from cenote.core.target import cache_sizes, physical_cores, processor
+from cenote.core.target import allowed_cpus, cache_sizes, physical_cores, processor
 from cenote.core.version import __version__
 from cenote.runtime.threads import resolve_threads
 
@@ -131,7 +131,7 @@ def _problem(item: Setting) -> str:
 
 def _machine() -> Machine:
     l1_bytes, l2_bytes, l3_bytes = cache_sizes()
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = len(allowed_cpus())
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     return Machine(system, processor(), physical_cores(), allowed, l1_bytes, l2_bytes, l3_bytes, _memory())
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from cenote.codegen import cache
+from cenote.core.files import PrivateFolder
 from cenote.plans.later import finish
 
 Kind = Literal["kernel", "model", "note"]
@@ -35,15 +38,10 @@ def cache_contents() -> tuple[CachedFile, ...]:
 
     Waits until this process has written its files.
     """
-    finish()
     files = []
-    for name in _FOLDERS:
-        with cache.folder(name) as place:
-            for file, state in [] if place is None else place.files():
-                # Names with a dot: files that are being written.
-                if not file.startswith("."):
-                    used = max(state.st_mtime, state.st_atime if name == "objects" else 0.0)
-                    files.append(CachedFile(_kind(name, file), file, state.st_size, used))
+    for name, _, file, state in _files():
+        used = max(state.st_mtime, state.st_atime if name == "objects" else 0.0)
+        files.append(CachedFile(_kind(name, file), file, state.st_size, used))
     return tuple(sorted(files, key=lambda each: (each.kind, -each.used, each.name)))
 
 
@@ -56,16 +54,24 @@ def clear_cache(*, kernels: bool = True, models: bool = True) -> int:
     """
     wanted = {"kernel": kernels, "model": models, "note": kernels and models}
     removed = 0
+    for name, place, file, _ in _files():
+        if wanted[_kind(name, file)]:
+            with contextlib.suppress(OSError):
+                place.remove(file)
+                removed += 1
+    _log.info("removed %d files from the cache", removed)
+    return removed
+
+
+def _files() -> Iterator[tuple[str, PrivateFolder, str, os.stat_result]]:
+    """Yield the files of each folder, once this process has written its own; those that are being written have names
+    with a dot."""
     finish()
     for name in _FOLDERS:
         with cache.folder(name) as place:
-            for file, _ in [] if place is None else place.files():
-                if place is not None and not file.startswith(".") and wanted[_kind(name, file)]:
-                    with contextlib.suppress(OSError):
-                        place.remove(file)
-                        removed += 1
-    _log.info("removed %d files from the cache", removed)
-    return removed
+            for file, state in () if place is None else place.files():
+                if place is not None and not file.startswith("."):
+                    yield name, place, file, state
 
 
 def _kind(folder: str, name: str) -> Kind:

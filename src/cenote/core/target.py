@@ -102,11 +102,16 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def allowed_cpus() -> set[int]:
+    """Return the CPUs that this process may use."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
 @cache
 def physical_cores() -> int:
     """Number of physical cores that affinity and the quotas of control groups let this process use: the default
     number of threads."""
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    allowed = allowed_cpus()
     cores = set()
     for cpu in allowed:
         folder = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")

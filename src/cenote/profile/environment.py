@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cenote.core.target import control_groups, cpu_quota, physical_cores
+from cenote.core.target import allowed_cpus, control_groups, cpu_quota, physical_cores
 
 # Columns of /proc/stat: user, nice, system, interrupts; idle and waiting for disks are no work.
 _BUSY = (1, 2, 3, 6, 7)
@@ -61,34 +61,28 @@ class Watch:
     ) -> Environment:
         """Return the environment since the construction."""
         wall = max(time.perf_counter() - self._wall, 1e-9)
-        usage, stat, queue, throttled = (
-            resource.getrusage(resource.RUSAGE_SELF),
-            _cpu_seconds(),
-            run_queue_seconds(),
-            _throttling(),
-        )
+        usage, stat, throttled = resource.getrusage(resource.RUSAGE_SELF), _cpu_seconds(), _throttling()
         own = _used(usage) - _used(self._usage)
-        foreign = steal = None
+        foreign = steal = periods = stopped = queued = load = None
         if stat is not None and self._stat is not None:
             foreign = max(0.0, (stat[0] - self._stat[0] - own) / wall)
             steal = max(0.0, (stat[1] - self._stat[1]) / wall)
-        periods = milliseconds = None
         if throttled is not None and self._throttled is not None:
             periods = throttled[0] - self._throttled[0]
-            milliseconds = (throttled[1] - self._throttled[1]) * 1e3
+            stopped = (throttled[1] - self._throttled[1]) * 1e3
+        if (queue := run_queue_seconds()) is not None and self._queue is not None:
+            queued = max(0.0, queue - self._queue) * 1e3
         with contextlib.suppress(OSError):
             load = os.getloadavg()[0]
         return Environment(
             seconds=wall,
-            cpus=_cpus(),
+            cpus=len(allowed_cpus()),
             cores=physical_cores(),
             foreign_cores=foreign,
             steal_cores=steal,
-            throttled_ms=milliseconds,
+            throttled_ms=stopped,
             throttled_periods=periods,
-            run_queue_ms=None
-            if queue is None or self._queue is None
-            else max(0.0, queue - self._queue) * 1e3,
+            run_queue_ms=queued,
             minor_faults=usage.ru_minflt - self._usage.ru_minflt,
             major_faults=usage.ru_majflt - self._usage.ru_majflt,
             preemptions=usage.ru_nivcsw - self._usage.ru_nivcsw,
@@ -102,10 +96,6 @@ class Watch:
 
 def _used(usage: resource.struct_rusage) -> float:
     return usage.ru_utime + usage.ru_stime
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cpu_seconds() -> tuple[float, float] | None:

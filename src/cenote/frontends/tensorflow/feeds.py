@@ -15,13 +15,15 @@ from cenote.frontends.tensorflow_common import words
 
 # Attributes with the type of an operation's result; the first that it has counts.
 _TYPES = ("DstT", "dtype", "out_type", "output_type", "Tout", "T")
-_BOOLEAN = words(
-    "Equal NotEqual Less LessEqual Greater GreaterEqual LogicalNot LogicalAnd LogicalOr IsNan IsInf "
-    "IsFinite All Any"
+# Operations that need not say which type their result has: the attribute that would, their names, the DataType.
+_UNSAID = (
+    ("", words("Equal NotEqual Less LessEqual Greater GreaterEqual LogicalNot LogicalAnd LogicalOr"), 10),
+    ("", words("IsNan IsInf IsFinite All Any"), 10),
+    ("dtype", words("DecodeJpeg DecodePng DecodeImage DecodeBmp DecodeGif DecodeAndCropJpeg"), 4),
+    ("out_type", words("ResizeBilinear ResizeBicubic ResizeArea CropAndResize StringToNumber"), 1),
+    ("out_type", words("Shape Size Rank"), 3),
+    ("output_type", words("ArgMax ArgMin"), 9),
 )
-_PICTURES = words("DecodeJpeg DecodePng DecodeImage DecodeBmp DecodeGif DecodeAndCropJpeg")
-_PLACES = words("Shape Size Rank")
-_FLOATS = words("ResizeBilinear ResizeBicubic ResizeArea CropAndResize StringToNumber")
 
 
 def tensor_named(name: str, nodes: Mapping[str, Any], argument: str) -> tuple[str, int]:
@@ -41,21 +43,13 @@ def type_of(node: Any, index: int, name: str) -> tuple[np.dtype[Any], tuple[Dime
 
 
 def _number(node: Any, index: int, name: str) -> int:
-    if node.op in _BOOLEAN:
-        return 10
-    if node.op in _PICTURES and "dtype" not in node.attr:
-        return 4
-    if node.op in _FLOATS and "out_type" not in node.attr:
-        return 1
-    if node.op in _PLACES and "out_type" not in node.attr:
-        return 3
-    if node.op in ("ArgMax", "ArgMin") and "output_type" not in node.attr:
-        return 9
+    for attribute, names, number in _UNSAID:
+        if node.op in names and attribute not in node.attr:
+            return number
     for listed in ("output_types", "Tout", "component_types"):
-        if node.attr[listed].list.type if listed in node.attr else ():
-            types = node.attr[listed].list.type
-            if index < len(types):
-                return int(types[index])
+        types = node.attr[listed].list.type if listed in node.attr else ()
+        if index < len(types):
+            return int(types[index])
     for attribute in _TYPES:
         if attribute in node.attr and node.attr[attribute].WhichOneof("value") == "type":
             return int(node.attr[attribute].type)
