@@ -39,11 +39,6 @@ def _taps(window: tuple[int, ...], steps: tuple[int, ...], origin: int) -> list[
     return taps
 
 
-def tap_steps(count: int, step: int) -> Array:
-    """Positions where taps begin."""
-    return (np.arange(count) * step).astype(np.int32)
-
-
 def whole_numbers(values: tuple[object, ...]) -> Array:
     """Numbers, or tuples of them, as an array."""
     return np.array(values, np.int64)
