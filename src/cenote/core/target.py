@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cenote.core.cached import cached_property
 from cenote.core.errors import ArgumentError
 from cenote.core.text import split_words
 
@@ -46,9 +47,13 @@ class Target:
     dots: str = PAIRS
 
     def __repr__(self) -> str:
-        """Text of all fields, of which digests are made. The one of dataclasses stays "..." for good after Ctrl-C at
-        a bad moment."""
-        return f"Target({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+        return self.text
+
+    @cached_property
+    def text(self) -> str:
+        """Text of all fields, of which digests are made: each load asks for it twice. The one of dataclasses stays
+        "..." for good after Ctrl-C at a bad moment."""
+        return f"Target({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__match_args__)})"
 
     def of_level(self) -> Target:
         """Return the target without this machine's caches: a kernel's code may depend on nothing else, so that it can

@@ -99,9 +99,10 @@ def load_with(
     """
     with refusals("loading a model"):
         source = _kept(source)
-        if isinstance(source, str | os.PathLike) and is_plan_at(source):
-            return _of_plan(source, options)
-        if is_plan_file(_start(source)):
+        if isinstance(source, str | os.PathLike):
+            if is_plan_at(source):
+                return _of_plan(source, options)
+        elif is_plan_file(_start(source)):
             raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
         made_from = StreamOrigin if hasattr(source, "read") else SourceOrigin
         model = Model.of(made_from(source, options, load_again), shared_under(options))

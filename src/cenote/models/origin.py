@@ -97,7 +97,7 @@ class SourceOrigin(Origin):
     ) -> None:
         self._source, self._options, self._load, self._main = source, options, load, main_file(source)
         # The program may go to another folder before the model is pickled.
-        self._path = os.path.abspath(source) if isinstance(source, str | os.PathLike) else None
+        self._path = _lasting(source) if isinstance(source, str | os.PathLike) else None
         super().__init__(cache_entry_of(self._main, options))
 
     def __str__(self) -> str:
@@ -157,7 +157,7 @@ class PlanOrigin(Origin):
         self, path: str | os.PathLike[str], options: LoadOptions, load: Load, digests: Digests | None
     ) -> None:
         super().__init__(digests=digests)
-        self._path, self._options, self._load = os.path.abspath(path), options, load
+        self._path, self._options, self._load = _lasting(path), options, load
 
     def changed(self, **options: Any) -> Any:
         if fixed := ", ".join(sorted(name for name in options if OPTIONS[name].keyed)):
@@ -168,6 +168,12 @@ class PlanOrigin(Origin):
 
     def again(self) -> Again:
         return self._load, (self._path, "", self._options)
+
+
+def _lasting(path: str | os.PathLike[str]) -> str:
+    """Return the path that leads to the same file from other folders."""
+    text = os.fspath(path)
+    return text if os.path.isabs(text) else os.path.abspath(text)
 
 
 @collector_paused()

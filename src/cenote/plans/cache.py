@@ -55,11 +55,15 @@ class CacheEntry:
     """A model loaded in one way: a digest of its content, and its place in the cache."""
 
     def __init__(
-        self, content: str, folder: Path | None, options: LoadOptions, values: Sequence[str] = ()
+        self,
+        content: str,
+        path: str | os.PathLike[str] | None,
+        options: LoadOptions,
+        values: Sequence[str] = (),
     ) -> None:
-        """Make an entry. `content`: digest of the model; `folder`: the folder of the model and of files with its
+        """Make an entry. `content`: digest of the model; `path`: its file, beside which are those with its
         weights; `values`: those inside the loaded model that are given instead of its outputs."""
-        self.content, self.folder, self.options, self.values = content, folder, options, tuple(values)
+        self.content, self.path, self.options, self.values = content, path, options, tuple(values)
         # Digests of those files by name; None where they cannot be read.
         self.external: Mapping[str, str] | None = {}
         self._left = _SHAPES_KEPT
@@ -136,13 +140,13 @@ class CacheEntry:
 
     def giving(self, values: Sequence[str]) -> CacheEntry:
         """Return the entry of the same model with values inside it as its outputs."""
-        made = CacheEntry(self.content, self.folder, self.options, values)
+        made = CacheEntry(self.content, self.path, self.options, values)
         made.external = self.external
         return made
 
     def note_external(self, names: Sequence[str]) -> None:
         """Record the files beside the model that its weights were read from."""
-        assert self.folder is not None or not names
+        assert self.path is not None or not names
         try:
             self.external = {name: self._digest_of(name) for name in names}
         except OSError:
@@ -151,7 +155,7 @@ class CacheEntry:
     def _digest_of(self, name: str) -> str:
         """Return the digest of a file beside the model; the front end allows a path through a folder that is
         missing."""
-        return fingerprint.of_file((self.folder or Path()).joinpath(name).resolve())
+        return fingerprint.of_file(Path(self.path or "").parent.joinpath(name).resolve())
 
     def is_of(self, source: object) -> bool:
         """Return whether the model is still the same."""
@@ -188,7 +192,7 @@ def cache_entry_of(source: object, options: LoadOptions) -> CacheEntry | None:
     content = content_of(source)
     if content is None:
         return None
-    return CacheEntry(content, None if isinstance(source, bytes) else Path(str(source)).parent, options)
+    return CacheEntry(content, source if isinstance(source, str | os.PathLike) else None, options)
 
 
 def content_of(source: object) -> str | None:
@@ -209,7 +213,7 @@ def content_of(source: object) -> str | None:
 def _world() -> str:
     """Return the state that plans depend on besides the model and the options."""
     return "\0".join(
-        (object_cache.source_state(), object_cache.llvm_version(), np.__version__, repr(jit.host_target()))
+        (object_cache.source_state(), object_cache.llvm_version(), np.__version__, jit.host_target().text)
     )
 
 

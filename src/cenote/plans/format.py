@@ -88,5 +88,5 @@ def world(target: Target) -> dict[str, str]:
     return {
         "version": __version__,
         "generator": cache.generator_digest(),
-        "target": repr(target),
+        "target": target.text,
     }

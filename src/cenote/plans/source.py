@@ -49,7 +49,7 @@ def source_of(path: str | os.PathLike[str]) -> PlanSource | None:
 
 def is_source(path: str, content: str, external: Mapping[str, str]) -> bool:
     """Return whether the model at this path, with its files of weights, is the one that had these digests."""
-    cache_entry = CacheEntry(content, Path(path).parent, NO_OPTIONS)
+    cache_entry = CacheEntry(content, path, NO_OPTIONS)
     cache_entry.external = external
     return cache_entry.is_of(path)
 
