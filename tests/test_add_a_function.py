@@ -17,6 +17,7 @@ def test_a_stranger_can_add_a_function_and_a_pool(checkout: Path) -> None:
     said = python(checkout, "-c", dict(blocks(PAGE))["run"]).splitlines()
     assert said == [
         "[0.303 1.    3.303]",
+        "[81.  0. 81.] float32",
         "[0.162 1.    6.162]",
         "[[[[3.62, 5.3], [10.89, 12.83]]]]",
         "(1, 4, 2) (1, 1, 4, 4)",

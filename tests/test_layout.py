@@ -318,14 +318,14 @@ def test_nothing_is_left_to_do() -> None:
 
 # How often each of `house_rules` is broken: a number rises never, and is written down here when it has fallen.
 BROKEN = {
-    "headless_docstrings": 8,
+    "headless_docstrings": 5,
     "private_names_of_other_parts": 4,
     "models_and_plans_of_any_type": 6,
     "parameters_of_any_type": 398,
     "class_names_that_stand_twice": 0,
     "kernels_asked_by_name": 0,
     "modules_that_nothing_imports": 0,
-    "formatter_skips": 52,
+    "formatter_skips": 51,
     "values_torn_by_a_comment": 1,
     "paths_that_do_not_exist": 0,
     "parts_that_architecture_does_not_name": 0,

@@ -755,13 +755,13 @@ def interpolate(
     """
 
 def isfinite(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Where input is neither infinite nor NaN, as bool."""
+    """True where input is neither infinite nor NaN, as bool."""
 
 def isinf(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Where input is infinite, as bool."""
+    """True where input is infinite, as bool."""
 
 def isnan(input: A, *, out: A | None = None, threads: int | None = None) -> A:
-    """Where input is NaN, as bool."""
+    """True where input is NaN, as bool."""
 
 def layer_norm(
     input: A, normalized_shape: SupportsIndex | Sequence[SupportsIndex], weight: A | None = None,

@@ -5,14 +5,15 @@ Float types, where nothing else is said; out, threads and errors as in `elementw
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 
-import cenote.functional.elementwise.arithmetic  # noqa: F401  # Python's operators are its functions
-from cenote.core.errors import ArgumentError, DTypeError, ShapeError
-from cenote.core.types import TensorType, is_float
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.types import TensorType
 from cenote.functional.arguments import Operation, choice
+from cenote.functional.elementwise import arithmetic, unary  # noqa: F401  # formulas are made of their functions
 from cenote.functional.elementwise.recorder import (
     FormulaRecorder,
     Number,
@@ -20,12 +21,14 @@ from cenote.functional.elementwise.recorder import (
     Traced,
     Value,
     apply,
+    as_floats,
     elementwise,
+    floats,
     formula,
+    of_operator,
     operation_of,
     record,
 )
-from cenote.functional.elementwise.unary import as_float
 from cenote.functional.kinds import Array, ArrayKind, Kind, Name
 from cenote.functional.record import function
 from cenote.functional.scalars import held, number
@@ -46,7 +49,7 @@ from cenote.ops.elementwise.activation import (
     Swish,
 )
 from cenote.ops.elementwise.binary import PRelu
-from cenote.ops.elementwise.compare import Compare, Logic
+from cenote.ops.elementwise.compare import Compare
 from cenote.ops.elementwise.pointwise import Pointwise
 from cenote.ops.elementwise.where import Where
 
@@ -62,12 +65,6 @@ Real = Annotated[Any, _NumberKind("float")]
 Weight = Annotated[TensorType, ArrayKind("Any")]
 
 
-def _float(where: str, x: Traced) -> Traced:
-    if not is_float(x.dtype):
-        raise DTypeError(f"{where}: type {x.dtype} is not a float type; cast the input to float32 first")
-    return x
-
-
 def _with(kind: type[Any], *fields: float) -> Pointwise:
     """An operator whose fields type checkers do not know."""
     op: Pointwise = kind(*fields)
@@ -78,94 +75,64 @@ def _where(condition: Traced, a: Operand, b: Operand) -> Traced:
     return record("where", condition, a, b)
 
 
-@elementwise
-def relu(input: Value) -> Traced:
-    """max(input, 0); NaN stays."""
-    return apply(Relu(), input)
+_of_operator = partial(of_operator, __name__)
 
-
-@elementwise
-def relu6(input: Value) -> Traced:
-    """input held within 0 .. 6; NaN stays."""
-    return apply(Clip(0, 6), input)
+relu = _of_operator("relu", Relu(), "max(input, 0); NaN stays.")
+relu6 = _of_operator("relu6", Clip(0, 6), "input held within 0 .. 6; NaN stays.")
+# ONNX's constants are rounded to float32.
+_SELU = _with(Selu, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+selu = _of_operator("selu", _SELU, "1.0507 * elu with alpha 1.6733.", floats)
+sigmoid = _of_operator(
+    "sigmoid", activation.Sigmoid(), "1 / (1 + exp(-input)); integers give float32.", as_floats
+)
+silu = _of_operator("silu", Swish(), "input * sigmoid(input).", floats)
+mish = _of_operator("mish", Mish(), "input * tanh(softplus(input)).", floats)
+softsign = _of_operator("softsign", Softsign(), "input / (1 + |input|).", as_floats)
+tanh = _of_operator("tanh", activation.Tanh(), "Hyperbolic tangent; integers give float32.", as_floats)
+hardsigmoid = _of_operator(
+    "hardsigmoid", HardSigmoid(1 / 6, 0.5), "input / 6 + 1/2 held within 0 .. 1.", floats
+)
+hardswish = _of_operator("hardswish", HardSwish(), "input * hardsigmoid(input).", floats)
 
 
 @elementwise
 def leaky_relu(input: Value, negative_slope: float = 0.01) -> Traced:
     """input, below 0 times negative_slope."""
-    return apply(_with(LeakyRelu, negative_slope), _float("leaky_relu", input))
+    return apply(_with(LeakyRelu, negative_slope), floats("leaky_relu", input))
 
 
 @elementwise
 def elu(input: Value, alpha: float = 1.0) -> Traced:
     """input, below 0 alpha * (exp(input) - 1)."""
-    return apply(_with(Elu, alpha), _float("elu", input))
-
-
-@elementwise
-def selu(input: Value) -> Traced:
-    """1.0507 * elu with alpha 1.6733."""
-    # ONNX's constants are rounded to float32.
-    exact = _with(Selu, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
-    return apply(exact, _float("selu", input))
+    return apply(_with(Elu, alpha), floats("elu", input))
 
 
 @elementwise
 def celu(input: Value, alpha: float = 1.0) -> Traced:
     """input, below 0 alpha * (exp(input / alpha) - 1)."""
-    return apply(_with(Celu, alpha), _float("celu", input))
+    return apply(_with(Celu, alpha), floats("celu", input))
 
 
 @elementwise
 def gelu(input: Value, approximate: str = "none") -> Traced:
     """input * Phi(input), by erf ("none") or "tanh"."""
-    return apply(Gelu(choice("gelu", "approximate", approximate, ("none", "tanh"))), _float("gelu", input))
-
-
-@elementwise
-def sigmoid(input: Value) -> Traced:
-    """1 / (1 + exp(-input)); integers give float32."""
-    return apply(activation.Sigmoid(), as_float(input))
+    return apply(Gelu(choice("gelu", "approximate", approximate, ("none", "tanh"))), floats("gelu", input))
 
 
 @elementwise
 def logsigmoid(input: Value) -> Traced:
     """log(sigmoid(input)), without overflow."""
-    return -apply(Softplus(), -_float("logsigmoid", input))
-
-
-@elementwise
-def silu(input: Value) -> Traced:
-    """input * sigmoid(input)."""
-    return apply(Swish(), _float("silu", input))
-
-
-@elementwise
-def mish(input: Value) -> Traced:
-    """input * tanh(softplus(input))."""
-    return apply(Mish(), _float("mish", input))
+    return -apply(Softplus(), -floats("logsigmoid", input))
 
 
 @elementwise
 def softplus(input: Value, beta: float = 1.0, threshold: float = 20.0) -> Traced:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input is above threshold."""
-    scaled = input if beta == 1 else _float("softplus", input) * beta
-    soft = apply(Softplus(), _float("softplus", scaled))
+    scaled = input if beta == 1 else floats("softplus", input) * beta
+    soft = apply(Softplus(), floats("softplus", scaled))
     if beta != 1:
         soft = soft / beta
     return _where(scaled > threshold, input, soft)
-
-
-@elementwise
-def softsign(input: Value) -> Traced:
-    """input / (1 + |input|)."""
-    return apply(Softsign(), as_float(input))
-
-
-@elementwise
-def tanh(input: Value) -> Traced:
-    """Hyperbolic tangent; integers give float32."""
-    return apply(activation.Tanh(), as_float(input))
 
 
 @elementwise
@@ -182,24 +149,11 @@ def hardtanh(input: Value, min_val: Real = -1.0, max_val: Real = 1.0) -> Traced:
 
 
 @elementwise
-def hardsigmoid(input: Value) -> Traced:
-    """input / 6 + 1/2 held within 0 .. 1."""
-    return apply(HardSigmoid(1 / 6, 0.5), _float("hardsigmoid", input))
-
-
-@elementwise
-def hardswish(input: Value) -> Traced:
-    """input * hardsigmoid(input)."""
-    return apply(HardSwish(), _float("hardswish", input))
-
-
-@elementwise
 def hardshrink(input: Value, lambd: float = 0.5) -> Traced:
     """0 where input is within -lambd .. lambd; NaN stays."""
-    x = _float("hardshrink", input)
+    x = floats("hardshrink", input)
     low, high = x.number(-lambd), x.number(lambd)
-    inside = apply(Logic("and"), x >= low, x <= high)
-    return _where(inside, x.number(0), x)
+    return _where((x >= low) & (x <= high), x.number(0), x)
 
 
 @elementwise
@@ -207,7 +161,7 @@ def softshrink(input: Value, lambd: float = 0.5) -> Traced:
     """input moved toward 0 by lambd, and 0 in between; NaN stays."""
     if not lambd >= 0:
         raise ArgumentError(f"softshrink: lambd must be at least 0, got {lambd}")
-    x = _float("softshrink", input)
+    x = floats("softshrink", input)
     below, above = x < -lambd, x > lambd
     rest = _where(below, x + lambd, x * 0)
     return _where(above, x - lambd, rest)
@@ -216,7 +170,7 @@ def softshrink(input: Value, lambd: float = 0.5) -> Traced:
 @elementwise
 def tanhshrink(input: Value) -> Traced:
     """input - tanh(input)."""
-    x = as_float(input)
+    x = as_floats("tanhshrink", input)
     return x - apply(activation.Tanh(), x)
 
 
@@ -229,7 +183,7 @@ def threshold(input: Value, threshold: Real, value: Real) -> Traced:
 
 @formula
 def _prelu(x: Value, weight: Value) -> Traced:
-    return apply(PRelu(), _float("prelu", x), weight)
+    return apply(PRelu(), floats("prelu", x), weight)
 
 
 @function()

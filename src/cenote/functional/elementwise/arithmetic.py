@@ -12,7 +12,8 @@ types that a function does not take, ShapeError for shapes that do not broadcast
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from cenote.functional.elementwise.recorder import (
     as_type,
     elementwise,
     formula,
+    of_operator,
+    of_two,
     promoted,
     result_type,
     run,
@@ -44,11 +47,15 @@ from cenote.ops.elementwise.binary import Add, Div, Max, Min, Mod, Mul, Pow, Sub
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.elementwise.compare import BitShift, Bitwise, BitwiseNot, Compare, IsInf, IsNaN, Logic, Not
 from cenote.ops.elementwise.formula import Formula
+from cenote.ops.elementwise.pointwise import Pointwise
 from cenote.ops.elementwise.where import Where
 
 Scale = Annotated[Any, Kind("float")]
 
 # ---- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+_of_operator, _of_two = partial(of_operator, __name__), partial(of_two, __name__)
 
 
 def _scaled(where: str, x: Traced, alpha: object) -> Traced:
@@ -81,13 +88,6 @@ def sub(input: Left, other: Right, *, alpha: Scale = 1) -> Traced:
 
 
 @elementwise
-def mul(input: Left, other: Right) -> Traced:
-    """input * other; of bool: and."""
-    a, b = promoted("mul", input, other)
-    return apply(Logic("and") if a.dtype == BOOL else Mul(), a, b)
-
-
-@elementwise
 def div(input: Left, other: Right, *, rounding_mode: str | None = None) -> Traced:
     """input / other. `rounding_mode`: None divides integers as float32; "trunc" rounds toward zero, "floor" down, and
     integers stay integers."""
@@ -109,36 +109,21 @@ def floor_divide(input: Left, other: Right) -> Traced:
 
 
 @elementwise
-def remainder(input: Left, other: Right) -> Traced:
-    """input - floor(input / other) * other: the sign of other, as Python's %."""
-    return apply(Mod(), *promoted("remainder", input, other))
-
-
-@elementwise
-def fmod(input: Left, other: Right) -> Traced:
-    """input - trunc(input / other) * other: the sign of input, as C's fmod."""
-    return apply(Mod(truncate=True), *promoted("fmod", input, other))
-
-
-@elementwise
 def pow(input: Left, other: Right) -> Traced:  # torch's name
     """input to the power of other. Integers to integers are exact modulo 2^bits; to a negative power they are 1 / a^|b|
     cut toward zero."""
     return apply(Pow(), *promoted("pow", input, other))
 
 
-@elementwise
-def maximum(input: Left, other: Right) -> Traced:
-    """The larger of both; NaN where one is NaN."""
-    a, b = promoted("maximum", input, other)
-    return apply(Logic("or") if a.dtype == BOOL else Max(), a, b)
-
-
-@elementwise
-def minimum(input: Left, other: Right) -> Traced:
-    """The smaller of both; NaN where one is NaN."""
-    a, b = promoted("minimum", input, other)
-    return apply(Logic("and") if a.dtype == BOOL else Min(), a, b)
+mul = _of_two("mul", Mul(), "input * other; of bool: and.", bools=Logic("and"))
+remainder = _of_two(
+    "remainder", Mod(), "input - floor(input / other) * other: the sign of other, as Python's %."
+)
+fmod = _of_two(
+    "fmod", Mod(truncate=True), "input - trunc(input / other) * other: the sign of input, as C's fmod."
+)
+maximum = _of_two("maximum", Max(), "The larger of both; NaN where one is NaN.", bools=Logic("or"))
+minimum = _of_two("minimum", Min(), "The smaller of both; NaN where one is NaN.", bools=Logic("and"))
 
 
 @formula
@@ -162,47 +147,41 @@ def _clamp_max(x: Left, high: Right) -> Traced:
 # ---- comparisons ----------------------------------------------------------------------------------------------------
 
 
-def _ordered(name: str, relation: str, a: Operand, b: Operand) -> Traced:
-    a, b = promoted(name, a, b)
-    if a.dtype == BOOL:
-        a, b = (apply(Cast(np.dtype(np.uint8)), x) for x in (a, b))
-    return apply(Compare(relation), a, b)
+def _ordered(where: str, a: Operand, b: Operand) -> list[Traced]:
+    """Operands in order, of which bool has none."""
+    both = promoted(where, a, b)
+    return [as_type(x, np.dtype(np.uint8)) for x in both] if both[0].dtype == BOOL else both
 
 
-@elementwise
-def eq(input: Left, other: Right) -> Traced:
-    """input == other, as bool; NaN equals nothing."""
-    return apply(Compare("equal"), *promoted("eq", input, other))
+def _compared(name: str, relation: str, sign: str) -> Callable[..., Any]:
+    doc = f"input {sign} other, as bool; false where one is NaN."
+    return _of_two(name, Compare(relation), doc, _ordered)
 
 
-@elementwise
-def ne(input: Left, other: Right) -> Traced:
-    """input != other, as bool."""
-    return apply(Formula("different"), *promoted("ne", input, other))
+eq = _of_two("eq", Compare("equal"), "input == other, as bool; NaN equals nothing.")
+ne = _of_two("ne", Formula("different"), "input != other, as bool.")
+lt, le = _compared("lt", "less", "<"), _compared("le", "less_or_equal", "<=")
+gt, ge = _compared("gt", "greater", ">"), _compared("ge", "greater_or_equal", ">=")
 
 
-@elementwise
-def lt(input: Left, other: Right) -> Traced:
-    """input < other, as bool; false where one is NaN."""
-    return _ordered("lt", "less", input, other)
+def _about_floats(name: str, op: Pointwise, otherwise: Pointwise, doc: str) -> Callable[..., Any]:
+    """The function of a question about floats, which other numbers answer by being compared with themselves."""
+
+    def body(input: Value) -> Traced:
+        return apply(op, input) if is_float(input.dtype) else apply(otherwise, input, input)
+
+    body.__name__, body.__doc__ = name, doc
+    return elementwise(body)
 
 
-@elementwise
-def le(input: Left, other: Right) -> Traced:
-    """input <= other, as bool; false where one is NaN."""
-    return _ordered("le", "less_or_equal", input, other)
-
-
-@elementwise
-def gt(input: Left, other: Right) -> Traced:
-    """input > other, as bool; false where one is NaN."""
-    return _ordered("gt", "greater", input, other)
-
-
-@elementwise
-def ge(input: Left, other: Right) -> Traced:
-    """input >= other, as bool; false where one is NaN."""
-    return _ordered("ge", "greater_or_equal", input, other)
+isnan = _about_floats("isnan", IsNaN(), Formula("different"), "True where input is NaN, as bool.")
+isinf = _about_floats("isinf", IsInf(), Formula("different"), "True where input is infinite, as bool.")
+isfinite = _about_floats(
+    "isfinite",
+    Formula("is_finite"),
+    Compare("equal"),
+    "True where input is neither infinite nor NaN, as bool.",
+)
 
 
 @formula
@@ -214,55 +193,34 @@ def _where(condition: Left, a: Left, b: Left) -> Traced:
     return apply(Where(), condition, *promoted("where", a, b, beside=condition))
 
 
-@elementwise
-def isnan(input: Value) -> Traced:
-    """Where input is NaN, as bool."""
-    return apply(IsNaN(), input) if is_float(input.dtype) else apply(Formula("different"), input, input)
-
-
-@elementwise
-def isinf(input: Value) -> Traced:
-    """Where input is infinite, as bool."""
-    return apply(IsInf(), input) if is_float(input.dtype) else apply(Formula("different"), input, input)
-
-
-@elementwise
-def isfinite(input: Value) -> Traced:
-    """Where input is neither infinite nor NaN, as bool."""
-    return (
-        apply(Formula("is_finite"), input) if is_float(input.dtype) else apply(Compare("equal"), input, input)
-    )
-
-
 # ---- logic and bits -------------------------------------------------------------------------------------------------
 
 
-def _logical(operation: str, a: Operand, b: Operand) -> Traced:
+def _as_bools(where: str, a: Operand, b: Operand) -> list[Traced]:
     some = a if isinstance(a, Traced) else b
-    return apply(Logic(operation), as_type(a, BOOL, some), as_type(b, BOOL, some))
+    return [as_type(x, BOOL, some) for x in (a, b)]
 
 
-def _bitwise(operation: str, a: Operand, b: Operand) -> Traced:
-    a, b = promoted(f"bitwise_{operation}", a, b)
-    return apply(Logic(operation) if a.dtype == BOOL else Bitwise(operation), a, b)
+def _bitwise(operation: str, doc: str) -> Callable[..., Any]:
+    return _of_two(f"bitwise_{operation}", Bitwise(operation), doc, bools=Logic(operation))
 
 
-@elementwise
-def logical_and(input: Left, other: Right) -> Traced:
-    """Whether both differ from 0, as bool."""
-    return _logical("and", input, other)
-
-
-@elementwise
-def logical_or(input: Left, other: Right) -> Traced:
-    """Whether one differs from 0, as bool."""
-    return _logical("or", input, other)
-
-
-@elementwise
-def logical_xor(input: Left, other: Right) -> Traced:
-    """Whether exactly one differs from 0, as bool."""
-    return _logical("xor", input, other)
+logical_and = _of_two("logical_and", Logic("and"), "Whether both differ from 0, as bool.", _as_bools)
+logical_or = _of_two("logical_or", Logic("or"), "Whether one differs from 0, as bool.", _as_bools)
+logical_xor = _of_two("logical_xor", Logic("xor"), "Whether exactly one differs from 0, as bool.", _as_bools)
+bitwise_and = _bitwise("and", "Bits that both have, of integers or bool.")
+bitwise_or = _bitwise("or", "Bits that one has, of integers or bool.")
+bitwise_xor = _bitwise("xor", "Bits that exactly one has, of integers or bool.")
+bitwise_left_shift = _of_two(
+    "bitwise_left_shift",
+    BitShift("LEFT"),
+    "Integers moved by other bits to higher ones; 0 for a count outside 0 .. width - 1.",
+)
+bitwise_right_shift = _of_two(
+    "bitwise_right_shift",
+    BitShift("RIGHT"),
+    "Integers moved by other bits to lower ones, the sign kept; 0 or -1 for a count outside 0 .. width - 1.",
+)
 
 
 @elementwise
@@ -272,54 +230,15 @@ def logical_not(input: Value) -> Traced:
 
 
 @elementwise
-def bitwise_and(input: Left, other: Right) -> Traced:
-    """Bits that both have, of integers or bool."""
-    return _bitwise("and", input, other)
-
-
-@elementwise
-def bitwise_or(input: Left, other: Right) -> Traced:
-    """Bits that one has, of integers or bool."""
-    return _bitwise("or", input, other)
-
-
-@elementwise
-def bitwise_xor(input: Left, other: Right) -> Traced:
-    """Bits that exactly one has, of integers or bool."""
-    return _bitwise("xor", input, other)
-
-
-@elementwise
 def bitwise_not(input: Value) -> Traced:
     """All bits flipped, of integers or bool."""
     return apply(Not() if input.dtype == BOOL else BitwiseNot(), input)
 
 
-@elementwise
-def bitwise_left_shift(input: Left, other: Right) -> Traced:
-    """Integers moved by other bits to higher ones; 0 for a count outside 0 .. width - 1."""
-    return apply(BitShift("LEFT"), *promoted("bitwise_left_shift", input, other))
-
-
-@elementwise
-def bitwise_right_shift(input: Left, other: Right) -> Traced:
-    """Integers moved by other bits to lower ones, the sign kept; 0 or -1 for a count outside 0 .. width - 1."""
-    return apply(BitShift("RIGHT"), *promoted("bitwise_right_shift", input, other))
-
-
 # ---- one operand ----------------------------------------------------------------------------------------------------
 
-
-@elementwise
-def neg(input: Value) -> Traced:
-    """-input; the lowest integer stays itself."""
-    return apply(unary.Neg(), input)
-
-
-@elementwise
-def abs(input: Value) -> Traced:  # torch's name
-    """|input|; the lowest integer stays itself."""
-    return apply(unary.Abs(), input)
+neg = _of_operator("neg", unary.Neg(), "-input; the lowest integer stays itself.")
+abs = _of_operator("abs", unary.Abs(), "|input|; the lowest integer stays itself.")  # torch's name
 
 
 @elementwise

@@ -74,6 +74,15 @@ class FormulaRecorder:
         return Chain(len(self.inputs), tuple(links), tuple(self.scalars))
 
 
+def _operator(name: str, reflected: bool = False) -> Callable[[Traced, object], Traced]:
+    """One of Python's operators; `reflected`: for a recorded array on its right side."""
+
+    def operator(self: Traced, other: object) -> Traced:
+        return record(name, other, self) if reflected else record(name, self, other)
+
+    return operator
+
+
 @public
 class Traced:
     """An array of a function that is being recorded. It has operators and the functions of this module, no elements."""
@@ -103,56 +112,23 @@ class Traced:
     def __iter__(self) -> Any:
         raise InputError("fused: a recorded array has no elements to go through")
 
-    def __add__(self, other: object) -> Traced:
-        return record("add", self, other)
+    __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
+    __sub__, __rsub__ = _operator("sub"), _operator("sub", reflected=True)
+    __mul__, __rmul__ = _operator("mul"), _operator("mul", reflected=True)
+    __truediv__, __rtruediv__ = _operator("div"), _operator("div", reflected=True)
+    __floordiv__, __rfloordiv__ = _operator("floor_divide"), _operator("floor_divide", reflected=True)
+    __mod__, __rmod__ = _operator("remainder"), _operator("remainder", reflected=True)
+    __pow__, __rpow__ = _operator("pow"), _operator("pow", reflected=True)
+    __and__, __or__ = _operator("bitwise_and"), _operator("bitwise_or")
+    __xor__ = _operator("bitwise_xor")
+    __lt__, __le__ = _operator("lt"), _operator("le")
+    __gt__, __ge__ = _operator("gt"), _operator("ge")
 
-    def __radd__(self, other: object) -> Traced:
-        return record("add", other, self)
+    def __eq__(self, other: object) -> Traced:  # type: ignore[override]  # elementwise, as arrays have it
+        return record("eq", self, other)
 
-    def __sub__(self, other: object) -> Traced:
-        return record("sub", self, other)
-
-    def __rsub__(self, other: object) -> Traced:
-        return record("sub", other, self)
-
-    def __mul__(self, other: object) -> Traced:
-        return record("mul", self, other)
-
-    def __rmul__(self, other: object) -> Traced:
-        return record("mul", other, self)
-
-    def __truediv__(self, other: object) -> Traced:
-        return record("div", self, other)
-
-    def __rtruediv__(self, other: object) -> Traced:
-        return record("div", other, self)
-
-    def __floordiv__(self, other: object) -> Traced:
-        return record("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: object) -> Traced:
-        return record("floor_divide", other, self)
-
-    def __mod__(self, other: object) -> Traced:
-        return record("remainder", self, other)
-
-    def __rmod__(self, other: object) -> Traced:
-        return record("remainder", other, self)
-
-    def __pow__(self, other: object) -> Traced:
-        return record("pow", self, other)
-
-    def __rpow__(self, other: object) -> Traced:
-        return record("pow", other, self)
-
-    def __and__(self, other: object) -> Traced:
-        return record("bitwise_and", self, other)
-
-    def __or__(self, other: object) -> Traced:
-        return record("bitwise_or", self, other)
-
-    def __xor__(self, other: object) -> Traced:
-        return record("bitwise_xor", self, other)
+    def __ne__(self, other: object) -> Traced:  # type: ignore[override]  # elementwise, as arrays have it
+        return record("ne", self, other)
 
     def __invert__(self) -> Traced:
         return record("bitwise_not", self)
@@ -163,30 +139,12 @@ class Traced:
     def __abs__(self) -> Traced:
         return record("abs", self)
 
-    def __lt__(self, other: object) -> Traced:
-        return record("lt", self, other)
-
-    def __le__(self, other: object) -> Traced:
-        return record("le", self, other)
-
-    def __gt__(self, other: object) -> Traced:
-        return record("gt", self, other)
-
-    def __ge__(self, other: object) -> Traced:
-        return record("ge", self, other)
-
-    def __eq__(self, other: object) -> Traced:  # type: ignore[override]  # elementwise, as arrays have it
-        return record("eq", self, other)
-
-    def __ne__(self, other: object) -> Traced:  # type: ignore[override]  # elementwise, as arrays have it
-        return record("ne", self, other)
-
     __hash__ = object.__hash__
 
 
 Operand = Traced | Number
 FORMULAS: dict[str, Callable[..., Traced]] = {}
-"""What each function makes of its operands, of which at least one is recorded, and its other arguments."""
+"""The function of recorded operands, of which one at least is no number, and other arguments, by its name."""
 
 
 Value = Annotated[Traced, OperandKind("A")]
@@ -222,6 +180,47 @@ def elementwise(body: Callable[..., Traced]) -> Callable[..., Any]:
     rest = "".join(f"{each.name}, " for each in own if not isinstance(each.kind, OperandKind))
     line = f"run({body.__name__!r}, ({operands}), ({rest}), out, threads)"
     return public(written(body.__name__, signature, "A", line, {"run": run}, body, body.__doc__))
+
+
+def of_operator(
+    module: str, name: str, op: Pointwise, doc: str, of: Callable[[str, Traced], Traced] | None = None
+) -> Callable[..., Any]:
+    """Make a function of one operand that is one operator. `of`: makes the operator's operand of the function's."""
+
+    def body(input: Value) -> Traced:
+        return apply(op, input if of is None else of(name, input))
+
+    body.__module__, body.__name__, body.__doc__ = module, name, doc
+    return elementwise(body)
+
+
+Pairing = Callable[[str, Operand, Operand], Sequence[Traced]]
+
+
+def of_two(
+    module: str, name: str, op: Pointwise, doc: str, of: Pairing | None = None, bools: Pointwise | None = None
+) -> Callable[..., Any]:
+    """Make a function of two operands that is one operator, or `bools` where both are bool. `of`: makes the operator's
+    operands of the function's; by default these are promoted."""
+
+    def body(input: Left, other: Right) -> Traced:
+        a, b = promoted(name, input, other) if of is None else of(name, input, other)
+        return apply(bools if bools is not None and a.dtype == BOOL else op, a, b)
+
+    body.__module__, body.__name__, body.__doc__ = module, name, doc
+    return elementwise(body)
+
+
+def floats(where: str, x: Traced) -> Traced:
+    """The operand of a function that takes floats only."""
+    if not is_float(x.dtype):
+        raise DTypeError(f"{where}: type {x.dtype} is not a float type; cast the input to float32 first")
+    return x
+
+
+def as_floats(where: str, x: Traced) -> Traced:
+    """Integers and bool as float32."""
+    return x if is_float(x.dtype) else as_type(x, FLOAT32)
 
 
 def recorder_of(operands: Sequence[object]) -> FormulaRecorder:
@@ -296,6 +295,10 @@ def _kind(dtype: np.dtype[Any]) -> int:
     return 2 if is_float(dtype) else 0 if dtype == BOOL else 1
 
 
+def _type_of_number(x: Number) -> np.dtype[Any]:
+    return BOOL if isinstance(x, bool) else INT64 if isinstance(x, int) else FLOAT32
+
+
 def _pair_type(where: str, a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     if a == b or _kind(a) != _kind(b):
         return a if _kind(a) >= _kind(b) else b
@@ -313,8 +316,7 @@ def result_type(where: str, operands: Sequence[Operand]) -> np.dtype[Any]:
     """The type that operands promote to, by torch.result_type's rule."""
     found: np.dtype[Any] | None = None
     arrays = [x.type for x in operands if isinstance(x, Traced)]
-    numbers = [BOOL if isinstance(x, bool) else INT64 if isinstance(x, int) else FLOAT32
-               for x in operands if not isinstance(x, Traced)]  # fmt: skip
+    numbers = [_type_of_number(x) for x in operands if not isinstance(x, Traced)]
     for group in ([x.dtype for x in arrays if x.rank], [x.dtype for x in arrays if not x.rank], numbers):
         joined: np.dtype[Any] | None = None
         for dtype in group:

@@ -6,12 +6,22 @@ Types, out, threads and errors as in `elementwise`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from cenote.core.errors import ArgumentError, DTypeError, shown
-from cenote.core.types import FLOAT32, is_float
+from cenote.core.types import is_float
 from cenote.functional.arguments import whole
-from cenote.functional.elementwise.recorder import Traced, Value, apply, as_type, elementwise, formula, run
+from cenote.functional.elementwise.recorder import (
+    Traced,
+    Value,
+    apply,
+    as_floats,
+    elementwise,
+    formula,
+    of_operator,
+    run,
+)
 from cenote.functional.record import public
 from cenote.functional.types import A
 from cenote.ops.elementwise import unary
@@ -23,19 +33,7 @@ from cenote.ops.elementwise.pointwise import Pointwise
 _MOST_DECIMALS = 308  # whose power of ten is a float
 
 
-def as_float(x: Traced) -> Traced:
-    """Integers and bool as float32."""
-    return x if is_float(x.dtype) else as_type(x, FLOAT32)
-
-
-def _of_float(name: str, op: Pointwise, doc: str) -> Callable[..., Any]:
-    """The function of an operator of floats."""
-
-    def body(input: Value) -> Traced:
-        return apply(op, as_float(input))
-
-    body.__name__, body.__doc__ = name, doc
-    return elementwise(body)
+_of_floats = partial(of_operator, __name__, of=as_floats)
 
 
 def _of_whole(name: str, op: Pointwise, doc: str) -> Callable[..., Any]:
@@ -48,28 +46,28 @@ def _of_whole(name: str, op: Pointwise, doc: str) -> Callable[..., Any]:
     return elementwise(body)
 
 
-exp = _of_float("exp", unary.Exp(), "e to the power of input.")
-exp2 = _of_float("exp2", Formula("exp2"), "2 to the power of input.")
-expm1 = _of_float("expm1", Formula("expm1"), "e to the power of input, less 1, without cancellation.")
-log = _of_float("log", unary.Log(), "Natural logarithm; NaN below 0.")
-log2 = _of_float("log2", Formula("log2"), "Logarithm to base 2; NaN below 0.")
-log10 = _of_float("log10", Formula("log10"), "Logarithm to base 10; NaN below 0.")
-log1p = _of_float("log1p", Formula("log1p"), "log(1 + input) without cancellation; NaN below -1.")
-sqrt = _of_float("sqrt", unary.Sqrt(), "Square root; NaN below 0.")
-rsqrt = _of_float("rsqrt", Formula("rsqrt"), "1 / sqrt(input).")
-reciprocal = _of_float("reciprocal", unary.Reciprocal(), "1 / input.")
-erf = _of_float("erf", unary.Erf(), "Gauss error function.")
-sin = _of_float("sin", unary.Sin(), "Sine of radians.")
-cos = _of_float("cos", unary.Cos(), "Cosine of radians.")
-tan = _of_float("tan", unary.Tan(), "Tangent of radians.")
-asin = _of_float("asin", unary.Asin(), "Inverse sine; NaN outside -1 .. 1.")
-acos = _of_float("acos", unary.Acos(), "Inverse cosine; NaN outside -1 .. 1.")
-atan = _of_float("atan", unary.Atan(), "Inverse tangent.")
-sinh = _of_float("sinh", unary.Sinh(), "Hyperbolic sine.")
-cosh = _of_float("cosh", unary.Cosh(), "Hyperbolic cosine.")
-asinh = _of_float("asinh", unary.Asinh(), "Inverse hyperbolic sine.")
-acosh = _of_float("acosh", unary.Acosh(), "Inverse hyperbolic cosine; NaN below 1.")
-atanh = _of_float("atanh", unary.Atanh(), "Inverse hyperbolic tangent; NaN outside -1 .. 1.")
+exp = _of_floats("exp", unary.Exp(), "e to the power of input.")
+exp2 = _of_floats("exp2", Formula("exp2"), "2 to the power of input.")
+expm1 = _of_floats("expm1", Formula("expm1"), "e to the power of input, less 1, without cancellation.")
+log = _of_floats("log", unary.Log(), "Natural logarithm; NaN below 0.")
+log2 = _of_floats("log2", Formula("log2"), "Logarithm to base 2; NaN below 0.")
+log10 = _of_floats("log10", Formula("log10"), "Logarithm to base 10; NaN below 0.")
+log1p = _of_floats("log1p", Formula("log1p"), "log(1 + input) without cancellation; NaN below -1.")
+sqrt = _of_floats("sqrt", unary.Sqrt(), "Square root; NaN below 0.")
+rsqrt = _of_floats("rsqrt", Formula("rsqrt"), "1 / sqrt(input).")
+reciprocal = _of_floats("reciprocal", unary.Reciprocal(), "1 / input.")
+erf = _of_floats("erf", unary.Erf(), "Gauss error function.")
+sin = _of_floats("sin", unary.Sin(), "Sine of radians.")
+cos = _of_floats("cos", unary.Cos(), "Cosine of radians.")
+tan = _of_floats("tan", unary.Tan(), "Tangent of radians.")
+asin = _of_floats("asin", unary.Asin(), "Inverse sine; NaN outside -1 .. 1.")
+acos = _of_floats("acos", unary.Acos(), "Inverse cosine; NaN outside -1 .. 1.")
+atan = _of_floats("atan", unary.Atan(), "Inverse tangent.")
+sinh = _of_floats("sinh", unary.Sinh(), "Hyperbolic sine.")
+cosh = _of_floats("cosh", unary.Cosh(), "Hyperbolic cosine.")
+asinh = _of_floats("asinh", unary.Asinh(), "Inverse hyperbolic sine.")
+acosh = _of_floats("acosh", unary.Acosh(), "Inverse hyperbolic cosine; NaN below 1.")
+atanh = _of_floats("atanh", unary.Atanh(), "Inverse hyperbolic tangent; NaN outside -1 .. 1.")
 floor = _of_whole("floor", unary.Floor(), "Rounded down; integers stay.")
 ceil = _of_whole("ceil", unary.Ceil(), "Rounded up; integers stay.")
 trunc = _of_whole("trunc", Formula("truncate"), "Rounded toward zero; integers stay.")
