@@ -320,8 +320,8 @@ def test_nothing_is_left_to_do() -> None:
 BROKEN = {
     "headless_docstrings": 5,
     "private_names_of_other_parts": 4,
-    "models_and_plans_of_any_type": 6,
-    "parameters_of_any_type": 398,
+    "models_and_plans_of_any_type": 0,
+    "parameters_of_any_type": 392,
     "class_names_that_stand_twice": 0,
     "kernels_asked_by_name": 0,
     "modules_that_nothing_imports": 0,

@@ -16,6 +16,7 @@ from cenote.cli.console import err, say_json, say_within, seconds, size, termina
 from cenote.cli.inputs import Inputs
 from cenote.cli.loaded import InputGroup, load
 from cenote.cli.options import Json, Model
+from cenote.cli.shapes import Shapes
 
 WARM_UP = 3
 PERCENTILES = (50, 90, 99)
@@ -51,7 +52,7 @@ def bench(
             "max": float(times.max()),
         },
         "items_per_second": batch / float(times.mean()) if batch else 0.0,
-        "memory_bytes": _memory(loaded.plan_for(shapes).describe()),
+        "memory_bytes": _memory(loaded, shapes),
     }
     if as_json:
         say_json(result)
@@ -81,9 +82,9 @@ def _measure(model: cenote.Model, inputs: Inputs, duration: float) -> list[float
                 return times
 
 
-def _memory(plan: Any) -> dict[str, int]:
-    """Bytes that the plan takes, and of this process."""
-    memory = plan.memory
+def _memory(model: cenote.Model, shapes: Shapes) -> dict[str, int]:
+    """Return the bytes that the plan for these shapes takes, and those of this process."""
+    memory = model.plan_for(shapes).describe().memory
     return {
         "arena": memory.arena,
         "constants": memory.constants,

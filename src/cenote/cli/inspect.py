@@ -66,7 +66,7 @@ def inspect(
         if text:
             say_within(f"\n{text}", width)
         say("")
-        _show(plan.describe(), width)
+        _show(loaded, number, width)
 
 
 def _is_fixed(shape: tuple[int | str | None, ...] | None) -> bool:
@@ -113,13 +113,14 @@ def _head(path: Path, model: cenote.Model) -> str:
     return "\n".join(lines)
 
 
-def _show(plan: Any, width: int | None) -> None:
-    """The plan as it prints; on a terminal its steps and kernels cut to fit."""
+def _show(model: cenote.Model, number: int, width: int | None) -> None:
+    """Print one of the model's plans; on a terminal its steps and kernels cut to fit."""
+    plan = model.plans[number].describe()
     if width is None:
         say(str(plan))
         return
     say_within("\n".join(plan.head), width)
-    rows = [(str(number), *row) for number, row in enumerate(plan.rows)]
+    rows: list[tuple[str, ...]] = [(str(place), *row) for place, row in enumerate(plan.rows)]
     if width < _WITH_OPERATORS:
         rows = [row[:-1] for row in rows]
     for line in _table(rows, width):
@@ -167,7 +168,7 @@ def _compiled_anew() -> Iterator[None]:
             os.environ["CENOTE_PLAN_CACHE"] = before
 
 
-def graph_text(plan: Any) -> str | None:
+def graph_text(plan: object) -> str | None:
     """The optimised graph; a plan file holds none."""
     graph = getattr(plan, "graph", None)
     return None if graph is None else str(graph)

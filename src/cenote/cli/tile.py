@@ -159,10 +159,11 @@ def _refuse(given: dict[str, Any], what: str) -> None:
             raise cenote.ArgumentError(f"tile: --{name.replace('_', '-')} means nothing to {what}")
 
 
-def _executed(plan: Any) -> dict[str, Any]:
+def _executed(plan: cenote.tiling.TilingPlan) -> dict[str, Any]:
     """Run the plan on random numbers: the simulator's counts beside the plan's, and whether results agree."""
     generator = np.random.default_rng(0)
     kind = plan.layer.inputs[0]
+    assert kind is not None, "the first input of a layer is its data"
     x = (generator.standard_normal(kind.shape) * 8).astype(kind.dtype)
     values, counts = cenote.tiling.simulate(plan, x)
     right = cenote.tiling.reference(plan, x)
@@ -178,7 +179,7 @@ def _executed(plan: Any) -> dict[str, Any]:
     return {"simulated": {**counts, "largest_difference": worst, "verdict": verdict}}
 
 
-def _show(plan: Any) -> None:
+def _show(plan: cenote.tiling.TilingPlan) -> None:
     found = plan.to_dict()
     tile, parts = found["tile"], found["parts"]
     say(f"{found['operator']} on {plan.hardware.name}, {plan.strategy}: stage {found['stage']}")
@@ -192,7 +193,7 @@ def _show(plan: Any) -> None:
     say(f"  cycles   {found['cycles']:,} of the busiest core; {best}")
 
 
-def _show_model(model: Any) -> None:
+def _show_model(model: cenote.tiling.NetworkPlan) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
