@@ -16,6 +16,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.core.types import Layout
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, padded_spatial, pointers_to
 from cenote.kernels.lanes import transposed
@@ -172,21 +173,8 @@ def _rows_join(strides: Sequence[int], sizes: tuple[int, int, int], step: int) -
     return strides[4] == step and rows and (depth == 1 or strides[2] == height * width * step)
 
 
-HALO_NUMBERS = (
-    "blocks",
-    "n_step",
-    "c_step",
-    "d_step",
-    "h_step",
-    "width",
-    "left",
-    "right",
-    "depth",
-    "d_begin",
-    "d_end",
-    "height",
-    "h_begin",
-    "h_end",
+HALO_NUMBERS = split_words(
+    "blocks n_step c_step d_step h_step width left right depth d_begin d_end height h_begin h_end",
 )
 
 

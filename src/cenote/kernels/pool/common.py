@@ -21,6 +21,7 @@ from cenote.codegen.values import F32, F64, I32, I64, Emitter, Number, Pointer, 
 from cenote.core.text import split_words
 from cenote.core.types import is_float
 from cenote.kernels.base import KernelSpec
+from cenote.kernels.lanes import shift_lanes
 
 MAXIMUM, MINIMUM, SUM = "max", "min", "sum"
 ALIGNED = 16  # elements of 4 bytes in a cache line
@@ -194,6 +195,19 @@ def load(spec: PoolSpec, pointer: Pointer, offset: Value | int, lanes: int) -> V
         k = value.kernel
         return combine(k, spec.reduction, value, k.constant(spec.compute, spec.identity, lanes), exact=False)
     return value
+
+
+def load_column(
+    k: Kernel, spec: PoolSpec, row: Pointer, place: tuple[Value, int], beyond: tuple[int, int], lanes: int
+) -> Value:
+    """Load one column of all windows of a vector, `place` being where it begins in the row; its first or last lanes may
+    lie `beyond` either end of the row: those are repeated from within, or zeros in a sum."""
+    (at, offset), (under, over), repeat = place, beyond, spec.reduction != SUM
+    if under > 0:
+        return shift_lanes(k, load(spec, row, 0, lanes), -under, repeat=repeat)
+    if over > 0:
+        return shift_lanes(k, load(spec, row, k.number("size_w") - lanes, lanes), over, repeat=repeat)
+    return load(spec, row, at + offset, lanes)
 
 
 class NanGuard:

@@ -37,6 +37,7 @@ from cenote.kernels.pool.common import (
     combine_all,
     fill_blank,
     load,
+    load_column,
 )
 from cenote.kernels.pool.problem import (
     Candidate,
@@ -191,20 +192,10 @@ class _StrideOne(_Rows):
 
     def _tap(self, source: Pointer, at: Value, tap: int, first: bool, last: bool) -> Value:
         """Load one column of all windows of the vector."""
-        spec, lanes = self.spec, self.lanes
+        spec = self.spec
         under = spec.left - tap if first else 0
         over = tap - (spec.width - 1 - spec.right) if last else 0
-        repeat = spec.reduction != SUM
-        if under > 0:
-            return shift_lanes(self.k, load(spec, source, 0, lanes), -under, repeat=repeat)
-        if over > 0:
-            return shift_lanes(
-                self.k,
-                load(spec, source, self.k.number("size_w") - lanes, lanes),
-                over,
-                repeat=spec.reduction != SUM,
-            )
-        return load(spec, source, at + (tap - spec.left), lanes)
+        return load_column(self.k, spec, source, (at, tap - spec.left), (under, over), self.lanes)
 
 
 class _StrideTwo(_Rows):

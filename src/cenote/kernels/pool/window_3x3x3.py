@@ -29,8 +29,16 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
-from cenote.kernels.lanes import shift_lanes
-from cenote.kernels.pool.common import SUM, NanGuard, PoolSpec, Strip, choose, combine_all, fill_blank, load
+from cenote.kernels.pool.common import (
+    SUM,
+    NanGuard,
+    PoolSpec,
+    Strip,
+    choose,
+    combine_all,
+    fill_blank,
+    load_column,
+)
 from cenote.kernels.pool.problem import (
     Candidate,
     Geometry,
@@ -262,20 +270,10 @@ class _BandPass:
 
     def _tap(self, source: Pointer, at: Value, tap: int, first: bool, last: bool) -> Value:
         """Load one column of all windows of the vector."""
-        spec, lanes = self.spec, self.lanes
+        spec = self.spec
         under = spec.left - tap if first else 0
         over = tap - (WINDOW - 1 - spec.right) if last else 0
-        repeat = spec.reduction != SUM
-        if under > 0:
-            return shift_lanes(self.k, load(spec, source, 0, lanes), -under, repeat=repeat)
-        if over > 0:
-            return shift_lanes(
-                self.k,
-                load(spec, source, self.k.number("size_w") - lanes, lanes),
-                over,
-                repeat=spec.reduction != SUM,
-            )
-        return load(spec, source, at + (tap - spec.left), lanes)
+        return load_column(self.k, spec, source, (at, tap - spec.left), (under, over), self.lanes)
 
 
 class _InputPlane:

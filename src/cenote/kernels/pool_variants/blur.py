@@ -22,6 +22,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Scalar, Value
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.lanes import strided
@@ -32,23 +33,8 @@ from cenote.kernels.pool.problem import fitting
 WORK = 1 << 14  # approximate number of outputs of an item
 OUTSIDE = -1  # in tables of rows and columns: a zero
 
-WORDS = (
-    "units",
-    "bands",
-    "band",
-    "out_h",
-    "out_w",
-    "size_w",
-    "step",
-    "column_stride",
-    "before",
-    "borders",
-    "x_n",
-    "x_c",
-    "x_h",
-    "y_n",
-    "y_c",
-    "y_h",
+WORDS = split_words(
+    "units bands band out_h out_w size_w step column_stride before borders x_n x_c x_h y_n y_c y_h",
 )
 
 

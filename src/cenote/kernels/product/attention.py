@@ -48,6 +48,11 @@ SPARE = 8  # rows that tiles may write past the last
 PER_QUERY = 4  # numbers
 
 
+def mask_scalar(mask: str) -> Scalar:
+    """Return the element type of a mask as kernels name it: "" (there is none), "bool", or a float's name."""
+    return F32 if not mask else Scalar.of(np.bool_) if mask == "bool" else Scalar.named(mask)
+
+
 @dataclass(frozen=True)
 class AttentionSpec(KernelSpec):
     """Groups of `blocks` vectors of queries, of `value_blocks` vectors of V's columns; `mixed`: or of one less.
@@ -73,13 +78,10 @@ class AttentionSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        mask = (
-            F32 if not self.mask else Scalar.of(np.bool_) if self.mask == "bool" else Scalar.named(self.mask)
-        )
         return (
             *pointers_to(Scalar.of(self.q_type), "q"),
             *pointers_to(F32, "k", "v"),
-            *pointers_to(mask, "mask"),
+            *pointers_to(mask_scalar(self.mask), "mask"),
             *pointers_to(Scalar.of(self.y_type), "y"),
             *numbers_named(NUMBERS),
             Parameter("scale", F32),

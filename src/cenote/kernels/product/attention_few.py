@@ -22,9 +22,9 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.lanes import transposed
+from cenote.kernels.product.attention import OPERANDS, mask_scalar
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
-OPERANDS = ("q", "k", "v", "mask", "y")
 NUMBERS = ("queries", "keys", "columns", "q_row", "k_row", "v_row", "mask_row", "y_row", "offset")
 _COLUMNS = 4  # vectors of V's columns at a time
 _ROWS = 2  # of V with sums of their own: enough sums in flight
@@ -45,12 +45,9 @@ class FewQueriesSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        mask = (
-            F32 if not self.mask else Scalar.of(np.bool_) if self.mask == "bool" else Scalar.named(self.mask)
-        )
         return (
             *pointers_to(Scalar.of(self.x_type), "q", "k", "v"),
-            *pointers_to(mask, "mask"),
+            *pointers_to(mask_scalar(self.mask), "mask"),
             *pointers_to(Scalar.of(self.y_type), "y"),
             *numbers_named(NUMBERS),
             Parameter("scale", F32),

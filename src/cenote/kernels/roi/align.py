@@ -24,6 +24,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Value
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named
@@ -34,23 +35,9 @@ TOGETHER = 4  # planes at once: as many independent chains
 WORK = 1 << 16
 
 
-WORDS = (
-    "images",
-    "units",
-    "part",
-    "parts",
-    "rows",
-    "columns",
-    "ratio",
-    "capacity",
-    "x_image",
-    "x_unit",
-    "x_row",
-    "y_roi",
-    "y_unit",
-    "y_row",
-    "bins_y",
-    "bins_x",
+WORDS = split_words(
+    "images units part parts rows columns ratio capacity x_image x_unit x_row y_roi y_unit y_row",
+    "bins_y bins_x",
 )
 
 

@@ -19,28 +19,15 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Value
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named, vectors
 from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.sampling import BinTable, BoxSpec, RegionBox, table_capacity
 
-WORDS = (
-    "images",
-    "boxes",
-    "units",
-    "part",
-    "parts",
-    "rows",
-    "columns",
-    "ratio",
-    "capacity",
-    "y_image",
-    "y_unit",
-    "g_roi",
-    "g_unit",
-    "g_row",
-    "bins_y",
-    "bins_x",
+WORDS = split_words(
+    "images boxes units part parts rows columns ratio capacity y_image y_unit g_roi g_unit g_row",
+    "bins_y bins_x",
 )
 
 

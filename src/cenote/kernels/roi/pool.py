@@ -24,6 +24,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
+from cenote.core.text import split_words
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import named
@@ -36,21 +37,8 @@ FARTHEST = 2.0**40
 WORK = 1 << 16
 
 
-WORDS = (
-    "images",
-    "units",
-    "part",
-    "parts",
-    "rows",
-    "columns",
-    "x_image",
-    "x_unit",
-    "x_row",
-    "y_roi",
-    "y_unit",
-    "y_row",
-    "bins_y",
-    "bins_x",
+WORDS = split_words(
+    "images units part parts rows columns x_image x_unit x_row y_roi y_unit y_row bins_y bins_x",
 )
 
 

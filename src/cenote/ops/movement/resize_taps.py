@@ -16,15 +16,11 @@ import numpy as np
 
 from cenote.core import limits
 from cenote.core.sizes import is_size
+from cenote.core.text import split_words
 from cenote.core.types import Array
 
-COORDINATES = (
-    "half_pixel",
-    "half_pixel_symmetric",
-    "pytorch_half_pixel",
-    "align_corners",
-    "asymmetric",
-    "tf_half_pixel_for_nn",
+COORDINATES = split_words(
+    "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric tf_half_pixel_for_nn",
     "tf_crop_and_resize",
 )
 MOST_REPEATS = 8  # of a place: more are not worth vectors
