@@ -49,9 +49,16 @@ def _grouped(
 
 @function()
 def scaled_dot_product_attention(
-    where: Name, query: Array, key: Array, value: Array, attn_mask: Array | None = None, dropout_p: float = 0.0,
-    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
-) -> Operation:  # fmt: skip
+    where: Name,
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Operation:
     """softmax(query @ key' * scale + mask) @ value, as torch.nn.functional.scaled_dot_product_attention.
 
     query, key, value  (..., L, E), (..., S, E) and (..., S, Ev) of one type: float64, float32, float16 or bfloat16; the

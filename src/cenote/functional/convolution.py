@@ -51,9 +51,16 @@ def _pads(where: str, rank: int, padding: Numbers) -> tuple[tuple[int, int], ...
     ranks=(1, 2, 3), twins="Cross-correlation over {axes}, as torch.nn.functional.conv{rank}d: see conv2d."
 )
 def conv(
-    where: Name, rank: Rank, input: Array, weight: Array, bias: Array | None = None, stride: Numbers = 1,
-    padding: ConvPadding = 0, dilation: Numbers = 1, groups: Count = 1,
-) -> Operation:  # fmt: skip
+    where: Name,
+    rank: Rank,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Numbers = 1,
+    padding: ConvPadding = 0,
+    dilation: Numbers = 1,
+    groups: Count = 1,
+) -> Operation:
     """Cross-correlation of (N, C, H, W) or (C, H, W), as torch.nn.functional.conv2d.
 
     weight     (filters, C / groups, kh, kw), of the input's type: float64, float32, float16 or bfloat16
@@ -88,9 +95,17 @@ def conv(
     twins="Transposed convolution over {axes}, as torch.nn.functional.conv_transpose{rank}d: see conv_transpose2d.",
 )
 def conv_transpose(
-    where: Name, rank: Rank, input: Array, weight: Array, bias: Array | None = None, stride: Numbers = 1,
-    padding: Numbers = 0, output_padding: Numbers = 0, groups: Count = 1, dilation: Numbers = 1,
-) -> Operation:  # fmt: skip
+    where: Name,
+    rank: Rank,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Numbers = 1,
+    padding: Numbers = 0,
+    output_padding: Numbers = 0,
+    groups: Count = 1,
+    dilation: Numbers = 1,
+) -> Operation:
     """Transposed convolution of (N, C, H, W) or (C, H, W), as torch.nn.functional.conv_transpose2d.
 
     weight          (C, filters / groups, kh, kw), of the input's type

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from cenote.core.types import TensorType
-from cenote.functional.arguments import Form, Semantics, choice, flag, real, semantics_named, whole
-from cenote.functional.types import DLPack
+from cenote.functional.arguments import TORCH, Form, Semantics, choice, flag, real, semantics_named, whole
+from cenote.functional.types import DLPack, NanRule
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,21 @@ Count = Annotated[int, Whole("int", low=1)]
 Map = Annotated[Form, MapKind("A")]
 BatchedMap = Annotated[Form, MapKind("A", plain=False)]
 Rules = Annotated[Semantics, RulesKind()]
+
+
+@dataclass(frozen=True)
+class RulesOfExtremes:
+    """Keywords of pools of largest and smallest values."""
+
+    semantics: Rules = TORCH
+    nan: NanRule | None = None
+
+    @property
+    def of_nan(self) -> str:
+        """The rule for NaN: by default that of the semantics."""
+        return self.nan or self.semantics.nan
+
+
 Name = Annotated[str, Hidden("name")]
 """The function's name, for errors."""
 Rank = Annotated[int, Hidden("rank")]

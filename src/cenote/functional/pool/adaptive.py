@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Annotated
 
 from cenote.core.errors import ArgumentError, shown
 from cenote.functional.arguments import TORCH, Form, whole
-from cenote.functional.kinds import BatchedMap, Rules
+from cenote.functional.kinds import BatchedMap, Kind, Rules, RulesOfExtremes
 from cenote.functional.record import function
-from cenote.functional.types import Accumulate, NanRule
+from cenote.functional.types import Accumulate
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.gradient import PoolGradient
 
+Extents = Annotated[object, Kind("int | Sequence[int | None] | None")]
 
-def _output(input: Form, value: int | Sequence[int | None] | None) -> tuple[int | None, ...]:
+
+def _output(input: Form, value: object) -> tuple[int | None, ...]:
     """The output size; None keeps an extent."""
     where, rank = input.where, input.rank
     items = value if isinstance(value, list | tuple) else (value,) * rank
@@ -30,9 +32,8 @@ def _output(input: Form, value: int | Sequence[int | None] | None) -> tuple[int 
     indexed=True,
 )
 def adaptive_max_pool(
-    input: BatchedMap, output_size: int | Sequence[int | None] | None, return_indices: bool = False, *,
-    semantics: Rules = TORCH, nan: NanRule | None = None,
-) -> AdaptiveMaxPool:  # fmt: skip
+    input: BatchedMap, output_size: Extents, return_indices: bool = False, *, rules: RulesOfExtremes
+) -> AdaptiveMaxPool:
     """Largest value of each adaptive window, as torch.nn.functional.adaptive_max_pool2d.
 
     output_size  number or pair; None keeps an extent, 0 gives an empty result. Window o of an axis covers
@@ -40,10 +41,8 @@ def adaptive_max_pool(
     layout       "NCHW", "NHWC" (batch optional), or "HW" for a plain map, which must be asked for
     return_indices, out, threads, semantics, nan: see max_pool2d
     """
-    rule = nan or semantics.nan
-    return AdaptiveMaxPool(
-        _output(input, output_size), input.channels_last, return_indices, semantics.index, rule
-    )
+    output, index = _output(input, output_size), rules.semantics.index
+    return AdaptiveMaxPool(output, input.channels_last, return_indices, index, rules.of_nan)
 
 
 @function(
@@ -52,9 +51,8 @@ def adaptive_max_pool(
     gradient=PoolGradient,
 )
 def adaptive_avg_pool(
-    input: BatchedMap, output_size: int | Sequence[int | None] | None, *, semantics: Rules = TORCH,
-    accumulate: Accumulate | None = None,
-) -> AdaptiveAveragePool:  # fmt: skip
+    input: BatchedMap, output_size: Extents, *, semantics: Rules = TORCH, accumulate: Accumulate | None = None
+) -> AdaptiveAveragePool:
     """Mean of each adaptive window, as torch.nn.functional.adaptive_avg_pool2d: see adaptive_max_pool2d, avg_pool2d
     (`accumulate` too)."""
     output, way = _output(input, output_size), input.summed(accumulate)

@@ -18,10 +18,18 @@ from cenote.ops.pool.gradient import PoolGradient
     gradient=PoolGradient,
 )
 def avg_pool(
-    input: Map, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0, ceil_mode: bool = False,
-    count_include_pad: bool | None = None, divisor_override: int | None = None, *, dilation: Numbers = 1,
-    semantics: Rules = TORCH, accumulate: Accumulate | None = None,
-) -> AveragePool:  # fmt: skip
+    input: Map,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool | None = None,
+    divisor_override: int | None = None,
+    *,
+    dilation: Numbers = 1,
+    semantics: Rules = TORCH,
+    accumulate: Accumulate | None = None,
+) -> AveragePool:
     """Mean of each window of (N, C, H, W), (C, H, W) or (H, W), as torch.nn.functional.avg_pool2d.
 
     input              array of float64, float32, float16, bfloat16, int8, uint8, int16, int32 or int64
@@ -54,6 +62,9 @@ def avg_pool(
             )
     fields = input.windows(WindowArguments(kernel_size, stride, padding, dilation, ceil_mode), semantics)
     return AveragePool(
-        **fields, count_include_pad=include, divisor_override=divisor, rounding=semantics.rounding,
+        **fields,
+        count_include_pad=include,
+        divisor_override=divisor,
+        rounding=semantics.rounding,
         accumulate=input.summed(accumulate),
-    )  # fmt: skip
+    )

@@ -69,10 +69,15 @@ def _draw(where: str, shape: Form, seed: object) -> Array:
     arrays=_with_samples,
 )
 def fractional_max_pool(
-    input: Map, kernel_size: Numbers, output_size: Numbers | None = None,
-    output_ratio: float | Sequence[float] | None = None, return_indices: bool = False,
-    _random_samples: Samples | None = None, *, seed: Seed | None = None,
-) -> Operation:  # fmt: skip
+    input: Map,
+    kernel_size: Numbers,
+    output_size: Numbers | None = None,
+    output_ratio: float | Sequence[float] | None = None,
+    return_indices: bool = False,
+    _random_samples: Samples | None = None,
+    *,
+    seed: Seed | None = None,
+) -> Operation:
     """Largest values of windows at pseudo-random steps, as torch.nn.functional.fractional_max_pool2d.
 
     output_size, output_ratio  exactly one of them: extents, or fractions of the input's between 0 and 1

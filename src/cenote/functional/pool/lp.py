@@ -16,9 +16,17 @@ from cenote.ops.pool.lp import LpPool
     gradient=PoolGradient,
 )
 def lp_pool(
-    input: Map, norm_type: float, kernel_size: Numbers, stride: Numbers | None = None, ceil_mode: bool = False, *,
-    padding: Padding = 0, dilation: Numbers = 1, semantics: Rules | None = None, accumulate: Accumulate | None = None,
-) -> LpPool:  # fmt: skip
+    input: Map,
+    norm_type: float,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    ceil_mode: bool = False,
+    *,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    semantics: Rules | None = None,
+    accumulate: Accumulate | None = None,
+) -> LpPool:
     """(sum |x|^p)^(1/p) of each window of (N, C, H, W), (C, H, W) or (H, W); p = norm_type, inf for the largest |x|.
 
     The arguments are those of torch.nn.functional.lp_pool2d, and padding and dilation as in max_pool2d. Without

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cenote.functional.arguments import TORCH, Form, Semantics, WindowArguments, numbers
-from cenote.functional.kinds import Map, Rules
+from cenote.functional.arguments import TORCH, Form, WindowArguments, numbers
+from cenote.functional.kinds import Map, RulesOfExtremes
 from cenote.functional.record import function
 from cenote.functional.types import NanRule, Numbers
 from cenote.ops.pool.gradient import PoolGradient
@@ -11,15 +11,10 @@ from cenote.ops.pool.window import MaxPool, MinPool
 
 
 def _extremes(
-    kind: type[MaxPool],
-    input: Form,
-    window: WindowArguments,
-    indices: bool,
-    rules: Semantics,
-    nan: str | None,
+    kind: type[MaxPool], input: Form, window: WindowArguments, indices: bool, rules: RulesOfExtremes
 ) -> MaxPool:
-    fields = input.windows(window, rules)
-    return kind(**fields, return_indices=indices, index=rules.index, nan=nan or rules.nan)
+    fields = input.windows(window, rules.semantics)
+    return kind(**fields, return_indices=indices, index=rules.semantics.index, nan=rules.of_nan)
 
 
 @function(
@@ -29,9 +24,8 @@ def _extremes(
     indexed=True,
 )
 def max_pool(
-    input: Map, window: WindowArguments, return_indices: bool = False, *, semantics: Rules = TORCH,
-    nan: NanRule | None = None,
-) -> MaxPool:  # fmt: skip
+    input: Map, window: WindowArguments, return_indices: bool = False, *, rules: RulesOfExtremes
+) -> MaxPool:
     """Largest value of each window of (N, C, H, W), (C, H, W) or (H, W), as torch.nn.functional.max_pool2d.
 
     input           array of float64, float32, float16, bfloat16, int8, uint8, int16, int32, int64 or bool
@@ -52,18 +46,17 @@ def max_pool(
     Returns an array of the input's kind. Raises ArgumentError, ShapeError, DTypeError or InputError, all naming the
     argument. A window that holds padding only, which PyTorch gives -inf, is refused.
     """
-    return _extremes(MaxPool, input, window, return_indices, semantics, nan)
+    return _extremes(MaxPool, input, window, return_indices, rules)
 
 
 @function(gradient=PoolGradient, indexed=True)
 def min_pool(
-    input: Map, window: WindowArguments, return_indices: bool = False, *, semantics: Rules = TORCH,
-    nan: NanRule | None = None,
-) -> MaxPool:  # fmt: skip
+    input: Map, window: WindowArguments, return_indices: bool = False, *, rules: RulesOfExtremes
+) -> MaxPool:
     """Smallest value of each window: max_pool2d with the order reversed. `layout` also sets the number of spatial axes
     ("NCL" 1, "NCHW" 2, "NCDHW" 3, and their channels-last and plain forms).
     """
-    return _extremes(MinPool, input, window, return_indices, semantics, nan)
+    return _extremes(MinPool, input, window, return_indices, rules)
 
 
 def _flat(kind: type[MaxPool], input: Form, size: Numbers, edge: str, nan: str | None) -> MaxPool:

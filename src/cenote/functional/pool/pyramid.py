@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from typing import Literal
 
 from cenote.core.errors import ArgumentError, shown
-from cenote.functional.arguments import TORCH, Operation, whole
-from cenote.functional.kinds import Map, Rules
+from cenote.functional.arguments import Operation, whole
+from cenote.functional.kinds import Map, RulesOfExtremes
 from cenote.functional.record import function
-from cenote.functional.types import NanRule
 from cenote.ops.pool.pyramid import SpatialPyramidPool
 from cenote.ops.pool.sparse_gradient import SparseGradient
 
 
 @function(gradient=SparseGradient)
 def spatial_pyramid_pool(
-    input: Map, levels: Sequence[int] = (1, 2, 4), mode: Literal["max", "avg"] = "max", *, semantics: Rules = TORCH,
-    nan: NanRule | None = None,
-) -> Operation:  # fmt: skip
+    input: Map,
+    levels: Sequence[int] = (1, 2, 4),
+    mode: Literal["max", "avg"] = "max",
+    *,
+    rules: RulesOfExtremes,
+) -> Operation:
     """A vector of fixed length for a map of any size (He et al., arXiv 1406.4729): (N, C, H, W) gives
     (N, C sum(level^2)).
 
@@ -32,7 +34,7 @@ def spatial_pyramid_pool(
         raise ArgumentError(f"{where}: levels must be a sequence of numbers of bins, got {shown(levels)}")
     bins = tuple(whole(where, "levels", level, 1) for level in levels)
     input.refuse_empty()
-    rule = nan or semantics.nan
-    op = SpatialPyramidPool(bins, input.rank, mode, input.channels_last, rule, semantics.rounding)
+    rounding = rules.semantics.rounding
+    op = SpatialPyramidPool(bins, input.rank, mode, input.channels_last, rules.of_nan, rounding)
     (y,) = op.infer(input.type)
     return Operation(op, (input.batched,), (y.shape if input.missing == 0 else y.shape[1:],))

@@ -103,10 +103,17 @@ def ps_roi_pool(
 
 @function(gradient=SparseGradient, arrays=_with_images)
 def roi_align(
-    where: Name, input: Given, boxes: Boxes, output_size: Numbers, spatial_scale: float = 1.0,
-    sampling_ratio: int = -1, aligned: bool = False, *, mode: Mode = "avg",
+    where: Name,
+    input: Given,
+    boxes: Boxes,
+    output_size: Numbers,
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+    *,
+    mode: Mode = "avg",
     semantics: Rules = TORCH,
-) -> RoiAlign:  # fmt: skip
+) -> RoiAlign:
     """Mean (mode="avg") or largest (mode="max") of bilinear samples in each bin of each box, as
     torchvision.ops.roi_align: (R, C, *output_size).
 
@@ -118,6 +125,10 @@ def roi_align(
     input, boxes, spatial_scale: see roi_pool. Samples further than 1 outside of the map count as 0.
     """
     return RoiAlign(
-        _output(where, output_size), _scale(where, spatial_scale), max(0, sampling_ratio), aligned, mode,
+        _output(where, output_size),
+        _scale(where, spatial_scale),
+        max(0, sampling_ratio),
+        aligned,
+        mode,
         max_of_terms=semantics.name == "onnx",
-    )  # fmt: skip
+    )

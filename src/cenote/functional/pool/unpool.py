@@ -50,9 +50,15 @@ def _output(
     ranks=(1, 2, 3), twins="Partial inverse of max_pool{rank}d: see max_unpool2d.", gradient=SparseGradient
 )
 def max_unpool(
-    input: Map, indices: Other, kernel_size: Numbers, stride: Numbers | None = None, padding: Numbers = 0,
-    output_size: Size | None = None, *, semantics: Rules = TORCH,
-) -> Operation:  # fmt: skip
+    input: Map,
+    indices: Other,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Numbers = 0,
+    output_size: Size | None = None,
+    *,
+    semantics: Rules = TORCH,
+) -> Operation:
     """Write each value to the place its index names, zeros elsewhere, as torch.nn.functional.max_unpool2d.
 
     input, indices  what max_pool2d with return_indices gave, of one shape; indices int64, counting as `semantics` say

@@ -37,9 +37,17 @@ def median_pool(input: Map, window: WindowArguments, *, semantics: Rules = TORCH
 
 @function(gradient=PoolGradient)
 def gem_pool(
-    input: Map, p: float = 3.0, eps: float = 1e-6, kernel_size: Numbers | None = None, stride: Numbers | None = None,
-    padding: Padding = 0, dilation: Numbers = 1, ceil_mode: bool = False, *, semantics: Rules = TORCH,
-) -> GemPool:  # fmt: skip
+    input: Map,
+    p: float = 3.0,
+    eps: float = 1e-6,
+    kernel_size: Numbers | None = None,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    ceil_mode: bool = False,
+    *,
+    semantics: Rules = TORCH,
+) -> GemPool:
     """Generalised mean (mean max(x, eps)^p)^(1/p) of each window, without kernel_size of the whole map (Radenovic et
     al., arXiv 1711.02512). p = 1 is the mean, inf the maximum. Float types; other arguments as in max_pool2d, spatial
     axes by `layout`; padding takes no part.
@@ -53,9 +61,14 @@ def gem_pool(
 
 @function(gradient=PoolGradient, indexed=True)
 def stochastic_pool(
-    input: Map, window: WindowArguments, return_indices: bool = False, *, seed: Seed = 0, training: bool = True,
+    input: Map,
+    window: WindowArguments,
+    return_indices: bool = False,
+    *,
+    seed: Seed = 0,
+    training: bool = True,
     semantics: Rules = TORCH,
-) -> StochasticPool:  # fmt: skip
+) -> StochasticPool:
     """An element of each window, drawn with probability max(x, 0) / sum max(x, 0) (Zeiler and Fergus, arXiv
     1301.3557); with training=False the mean under these probabilities. Where nothing is positive all elements are
     equally likely.
@@ -69,9 +82,12 @@ def stochastic_pool(
 
 @function(gradient=SparseGradient)
 def blur_pool(
-    input: Map, filter_size: Numbers = 4, stride: Numbers = 2, *,
+    input: Map,
+    filter_size: Numbers = 4,
+    stride: Numbers = 2,
+    *,
     border: Literal["reflect", "replicate", "zeros"] = "reflect",
-) -> BlurPool:  # fmt: skip
+) -> BlurPool:
     """Filter by binomial weights (3 taps: 1 2 1 / 4), then keep every stride-th element: subsampling that does not
     alias (Zhang, arXiv 1904.11486). The result has ceil(in / stride) elements per axis.
 
