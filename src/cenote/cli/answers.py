@@ -1,4 +1,4 @@
-"""Outputs for people: the likeliest labels, or what the numbers look like."""
+"""Text of outputs: the likeliest labels, or statistics of the numbers."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def statistics(name: str, array: NDArray[Any]) -> str:
 
 
 def _numbers(array: NDArray[Any]) -> dict[str, Any] | None:
-    """Smallest, mean and largest of what is not NaN, and how much is NaN; None for what has no numbers."""
+    """Smallest, mean and largest of the numbers that are not NaN, and the count of NaN; None without numbers."""
     if array.dtype.kind not in "biufV" or not array.size:
         return None
     wide = array.astype(np.float64)

@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _leave_pipe() -> NoReturn:
-    """End without a word: what is still to be flushed goes nowhere."""
+    """Exit silently; output that is not flushed yet is dropped."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
     sys.exit(0)
 

@@ -1,4 +1,4 @@
-"""`cenote cache`: what is kept on disk, and emptying it."""
+"""`cenote cache`: show and remove the files of the cache."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def _answer(labels: tuple[str, ...], chances: NDArray[Any], truth: int) -> dict[
 
 
 def _caption(labels: tuple[str, ...], chances: NDArray[Any], truth: int) -> tuple[str, str]:
-    """`Sneaker 99.8 %`, and below it what is true."""
+    """Caption such as `Sneaker 99.8 %`, with the true class below it."""
     best = int(chances.argmax())
     verdict = "right" if best == truth else f"wrong: {labels[truth]}"
     return f"{labels[best]} {chances[best]:.1%}", verdict

@@ -1,4 +1,4 @@
-"""`cenote info`: what this installation runs on."""
+"""`cenote info`: facts of this installation and its machine."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _named(text: str, names: Sequence[str]) -> tuple[str, str]:
 
 
 def _value(declared: Any, text: str, preprocess: Preprocess, numbers: bool) -> Any:
-    """One input: an array file, a picture, or (if `numbers`) what is written out."""
+    """One input: an array file, a picture, or (if `numbers`) numbers on the command line."""
     path = Path(text)
     if numbers:
         with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""`cenote inspect`: what became of a model."""
+"""`cenote inspect`: the optimised graph, the plan and the memory of a model."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _cut(text: str, width: int, of_output: bool = False) -> str:
 
 
 def _short(symbol: str) -> str:
-    """A kernel's name without what is switched off in it."""
+    """Name of a kernel without its options that are off."""
     return "__".join(part for part in symbol.split("__") if not part.endswith(("_False", "_0")))
 
 

@@ -162,7 +162,7 @@ def size_flag(name: str, text: str | None) -> tuple[int, ...] | None:
 
 
 def read_picture(path: Path, declared: Any, wanted: Preprocess) -> NDArray[Any]:
-    """A picture file as an input of a model takes it, batch of one. Raises InputError for what is no picture."""
+    """Read a picture file as an input of a model, a batch of one. Raises InputError for other files."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     shape = declared.shape if declared.shape is not None else (None, None, None, None)

@@ -68,7 +68,7 @@ def verify(
 def _inputs(
     model: Path, options: cenote.LoadOptions, shape: Sequence[str], input: Sequence[str]
 ) -> Inputs | None:
-    """The inputs that are given, the others random; None where nothing is, and the model need not be loaded for it."""
+    """Inputs from files, the others random; None without any file, when the model need not be loaded for them."""
     shapes = parse_shapes(shape)
     if not shape and not input:
         return None

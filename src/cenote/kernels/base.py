@@ -221,7 +221,7 @@ class Call:
     operations: int = 0
 
     def among(self, variants: tuple[KernelSpec, ...], chosen: int) -> Call:
-        """Call of one of several kernels with the same words; `chosen` gives the index of the right one once sizes
+        """Call of one of several kernels with the same words; `chosen` is the index of the right one once sizes
         are known."""
         if len(variants) == 1:
             return self

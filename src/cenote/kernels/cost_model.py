@@ -22,7 +22,7 @@ WORTH_THREADS = 60e-6
 
 
 def peak_seconds(operations: float, target: Target, efficiency: float) -> float:
-    """Time of so many operations (multiply-adds count 2) on one core at a fraction of its peak."""
+    """Seconds for a number of operations (multiply-adds count 2) on one core at a fraction of its peak."""
     per_cycle = 4 * target.lanes() if target.has_fma else 2 * target.lanes()
     return operations / (per_cycle * GIGAHERTZ * 1e9 * efficiency)
 
@@ -100,7 +100,7 @@ POOL_UNPROVEN = 1.5  # factor of the estimate where an algorithm was not found t
 def pool_seconds(
     algorithm: str, nbytes: float, down: float, across: float, rows: float, proven: bool = True
 ) -> float:
-    """Time of a pool that moves so many bytes once, in so many steps of each kind and passes over rows."""
+    """Seconds of a pool, by the bytes that it moves, its steps of each kind and its passes over rows."""
     rates = POOL_RATES.get(algorithm, POOL_RATES["generic"])
     seconds = stream_seconds(nbytes) + down * rates.down + across * rates.across + rows * rates.row
     return seconds if proven else seconds * POOL_UNPROVEN

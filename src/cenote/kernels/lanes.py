@@ -93,7 +93,7 @@ def shift_in(k: Kernel, before: Value, value: Value) -> Value:
 
 
 def shift_lanes(k: Kernel, value: Value, by: int, *, repeat: bool) -> Value:
-    """Lanes moved down (up) by so many; those that come free `repeat` the last (first) lane, or hold zero."""
+    """Lanes moved down (up) by some places; those that come free `repeat` the last (first) lane, or hold zero."""
     lanes = value.lanes
     places = [lane + by for lane in range(lanes)]
     if repeat:

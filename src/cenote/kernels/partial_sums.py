@@ -45,7 +45,7 @@ class SumBlocks:
         return {"block": self.block, "fan": self.fan}
 
     def slots(self, steps: int) -> int:
-        """Slots for sums of so many steps."""
+        """Number of slots for sums of this number of steps."""
         last = (1 << _OPEN_BLOCKS) - 1 if is_size(steps) else -(-steps >> self.block) - 1
         bits = max(0, last).bit_length()
         return 1 + -(-bits >> self.fan)

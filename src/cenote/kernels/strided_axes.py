@@ -31,7 +31,7 @@ def joined_axes(extents: Sequence[int], strides: Sequence[Sequence[int]]) -> lis
 
 
 def axis_names(count: int, names: Sequence[str]) -> list[str]:
-    """The words for so many axes: the extent of each, and its stride in each of the operands `names`."""
+    """Names of words for a number of axes: the extent of each, and its stride in each of the operands `names`."""
     return [
         name for axis in range(count) for name in (f"extent_{axis}", *(f"stride_{axis}_{n}" for n in names))
     ]

@@ -37,7 +37,7 @@ class ValueNeeded(CenoteError):
 
 
 class ShapeFromData(CenoteError):
-    """The output's shape depends on the inputs' content in a way only the reference can tell (NonZero)."""
+    """The output's shape depends on the content of inputs, and only the reference computes it (NonZero)."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ Bind = Callable[[Sequence[View | None], Sequence[View]], Sequence[Call]]
 
 
 def no_calls(inputs: Sequence[View | None], outputs: Sequence[View]) -> tuple[Call, ...]:
-    """The `bind` of an alias."""
+    """`bind` of an alias: there are no calls."""
     return ()
 
 
@@ -179,7 +179,7 @@ class Imported:
         return self.attributes.get(name, default)
 
     def flag(self, name: str, default: int = 0) -> bool:
-        """An integer attribute that stands for a truth value.
+        """Integer attribute with the meaning of a truth value.
 
         Raises ModelError unless it is 0 or 1: runtimes differ in what others mean (2 is false in onnxruntime).
         """
@@ -239,7 +239,7 @@ class Op(Exact):
     from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
     def types(self, *inputs: Any, **unused: Any) -> Types:
-        """Check the operands' types and give those of the outputs: the only place where either is done.
+        """Check the operands' types and return those of the outputs: the only place for either.
 
         Raises ShapeError, DTypeError, ArgumentError or UnsupportedError; `ValueNeeded` when a constant is needed.
         """
@@ -353,7 +353,7 @@ class Op(Exact):
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        """Cases chosen to break it: ragged channels, 1x1 maps, batch > 1, dimension 0, odd strides."""
+        """Test cases chosen to break kernels: ragged channels, 1x1 maps, batch > 1, dimension 0, odd strides."""
         return ()
 
     def __str__(self) -> str:

@@ -125,7 +125,7 @@ def require_kind(op: str, x: TensorType, kinds: str, what: str) -> TensorType:
 
 
 def require_index(op: str, x: TensorType, what: str = "indices") -> TensorType:
-    """Refuse anything but int32 and int64."""
+    """Refuse types other than int32 and int64. Raises DTypeError."""
     if x.dtype.name not in INDEX_TYPES:
         raise DTypeError(f"{op}: '{what}' has type {x.dtype}, expected int32 or int64; cast it")
     return x
@@ -152,7 +152,7 @@ def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _is_one(extent: int) -> bool:
-    """Is it surely 1? A Size is not asked."""
+    """Whether an extent is known to be 1; a Size is not."""
     return not is_size(extent) and extent == 1
 
 
@@ -210,7 +210,7 @@ def one_of(op: str, what: str, value: str, allowed: Sequence[str]) -> str:
 
 
 def check_accumulate(op: str, accumulate: str | None, dtype: np.dtype[Any]) -> None:
-    """Refuse what sums cannot be taken in: words that are not known, and anything but None beside whole numbers."""
+    """Refuse unknown types of sums, and any but None for sums of integers. Raises ArgumentError."""
     if accumulate is None:
         return
     one_of(op, "accumulate", accumulate, ACCUMULATIONS)

@@ -22,7 +22,7 @@ class Fusible(Op):
 
     @property
     def is_bare(self) -> bool:
-        """Has nothing been folded in yet?"""
+        """Whether nothing is folded in."""
         return self.activation.is_identity and not self.residual and not self.pool
 
     def activated(self, activation: Activation) -> Self:
@@ -32,7 +32,7 @@ class Fusible(Op):
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The same for a lowering: which inputs are bias and residual, the activation, a 2x2 pool. `exact`: the sums before
+    """Epilogue of a lowering: inputs that are bias and residual, the activation, a 2x2 pool. `exact`: the sums before
     are of shorter chains."""
 
     bias: int | None

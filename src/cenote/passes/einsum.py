@@ -207,5 +207,5 @@ class _Writer:
 
 
 def _is_one(extent: int) -> bool:
-    """Whether an extent is known to be 1. A Size is not asked."""
+    """Whether an extent is known to be 1; a Size is not."""
     return not is_size(extent) and extent == 1

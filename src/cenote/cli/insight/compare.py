@@ -1,4 +1,4 @@
-"""`cenote compare`: what has changed between two profiles."""
+"""`cenote compare`: differences between two profiles."""
 
 from __future__ import annotations
 

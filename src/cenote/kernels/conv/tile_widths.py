@@ -34,7 +34,7 @@ class TileWidths:
 
 
 def tile_widths(pixels: int, most: int) -> TileWidths:
-    """Cut so many pixels into tiles of at most `most`."""
+    """Cut this number of pixels into tiles of at most `most`."""
     if not is_size(pixels):
         width, tiles, wide = cut(pixels, most)
         return TileWidths((width,), 0, wide, tiles, width - 1)

@@ -33,7 +33,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Expression:
-    """Expression of so many inputs; its value is that of the last of `steps`."""
+    """Expression of a number of `inputs`; its value is that of the last of `steps`."""
 
     inputs: int
     steps: tuple[Step, ...]

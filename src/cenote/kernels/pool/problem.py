@@ -259,7 +259,7 @@ def group_of(problem: PoolProblem, cut: Partition) -> int:
 
 
 def fitting(widest: int, length: int) -> int:
-    """Largest power of two within both. A Size is only asked which power of two that is."""
+    """Largest power of two within both. A Size is compared with powers of two only, for fewer classes of sizes."""
     if not is_size(length):
         return 1 << (min(widest, int(length)).bit_length() - 1)
     while length < widest:

@@ -120,7 +120,7 @@ class _Rows:
     by: Value | None = None
 
     def spread(self, row: int, step: int, lanes: int) -> Value:
-        """Broadcast the number of a row so many steps on."""
+        """Broadcast the number of a row this number of steps on."""
         offset = row * self.apart + (step if self.by is None else 0)
         return self.cursors[row % len(self.cursors)].at.broadcast(offset, lanes)
 

@@ -57,7 +57,7 @@ class Quicksort:
     levels: int = LEVELS
 
     def sort(self, count: Value) -> None:
-        """Sort so many records in place."""
+        """Sort this number of records in place."""
         k = self.k
         stack = Pointer(k, I64, k.stack_slot(f"[{4 * _DEEPEST} x i64]"))
         window = Pointer(k, U64, k.stack_slot(f"[{SMALL} x i64]"))

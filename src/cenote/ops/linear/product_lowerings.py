@@ -1,4 +1,4 @@
-"""Native ways to compute matrix products: what the operators' shapes and transpositions mean in memory."""
+"""Lowerings of matrix products: shapes and transpositions of operators as layouts in memory."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ class OneHotOf(Op):
 
 @dataclass(frozen=True)
 class LengthCheck(Check):
-    """The kernel noted, per step and sample, whether the sample's length is out of range, and the length."""
+    """Check of lengths: the kernel notes per step and sample whether the length is out of range, and the length."""
 
     steps: int
 

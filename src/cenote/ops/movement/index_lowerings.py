@@ -69,7 +69,7 @@ def places_of(
 
 @dataclass(frozen=True)
 class IndexCheck(Check):
-    """Names the first bad index. `shape` is that of the indices, () where it is not the same at every run."""
+    """Error that names the first bad index. `shape` is that of the indices, () where it differs between runs."""
 
     op: str
     shape: tuple[int, ...]
@@ -99,7 +99,7 @@ def noted(
 
 
 def surely_valid(indices: TensorType, extents: Sequence[int], rule: IndexRule) -> bool:
-    """Are the indices constants that have a place?"""
+    """Whether the indices are constants in range."""
     given = indices.value
     if given is None or isinstance(given, SizedArray) or any(map(is_size, extents)):
         return False
@@ -113,7 +113,7 @@ def surely_valid(indices: TensorType, extents: Sequence[int], rule: IndexRule) -
 def gather_lowerings(
     op: str, x: TensorType, indices: TensorType, y: TensorType, rows: Rows, rule: IndexRule
 ) -> Iterator[Lowering]:
-    """Rows of x by index. None for types that are no words, nor for indices that are no memory."""
+    """Yield the lowering of rows of x by index; none for types that kernels cannot copy, and without any index."""
     if not (can_copy(x.dtype) and y.size and x.rank and indices.size):
         return
     found, check = noted(op, indices, rows.items(x.dtype.itemsize), rows.extents, rule)
@@ -126,7 +126,7 @@ def gather_lowerings(
 def gather_elements_lowerings(
     op: str, x: TensorType, indices: TensorType, axis: int, rule: IndexRule
 ) -> Iterator[Lowering]:
-    """One element of x per index."""
+    """Yield the lowering of one element of x per index."""
     if not (can_copy(x.dtype) and indices.size and indices.rank):
         return
     found, check = noted(
@@ -146,7 +146,7 @@ def scatter_lowerings(
     rule: IndexRule,
     target: Target,
 ) -> Iterator[Lowering]:
-    """A copy of the data (input 0) with updates (2) at the indices (1): elements along an axis, or slices."""
+    """Yield the lowering of a copy of input 0 with updates (2) at the indices (1): elements along an axis or slices."""
     x, indices, updates = (present(kind) for kind in inputs)
     if not (can_copy(x.dtype) and updates.size and indices.size and x.rank):
         return

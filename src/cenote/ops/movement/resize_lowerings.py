@@ -98,7 +98,7 @@ def _tap_source(axis: ResizedAxis, rule: Rule) -> TapSource:
 def _by_depth(
     x: TensorType, output: TensorType, axes: Sequence[ResizedAxis], rule: Rule, rest: Rest, target: Target
 ) -> Iterator[Lowering]:
-    """Three axes: the planes first, then the depths of each place."""
+    """Yield the lowering of three axes: the planes first, then the depths of each place."""
     if not all(axis.is_identity for axis in axes[: output.rank - 3]):
         return
     depth, down, across = (_tap_source(axis, rule) for axis in axes[-3:])

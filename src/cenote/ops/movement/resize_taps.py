@@ -88,7 +88,7 @@ def coordinates(axis: ResizedAxis, rule: Rule) -> Array:
 
 
 def _between_corners(places: Array, axis: ResizedAxis, by_step: bool) -> Array:
-    """The first and last places lie on the first and last elements."""
+    """Coordinates whose first and last are those of the first and last elements."""
     real, last = _REAL[places.dtype.name], axis.extent - 1
     if by_step:
         return np.asarray(places * real(last / (axis.size - 1) if axis.size > 1 else 0.0))
@@ -97,7 +97,7 @@ def _between_corners(places: Array, axis: ResizedAxis, by_step: bool) -> Array:
 
 
 def _within_region(places: Array, axis: ResizedAxis) -> Array:
-    """The first and last places lie on the ends of the region of interest."""
+    """Coordinates whose first and last are the ends of the region of interest."""
     real, last = _REAL[places.dtype.name], axis.extent - 1
     if axis.size == 1:
         return np.asarray([0.5 * (axis.start + axis.end) * last], real)
@@ -111,7 +111,7 @@ def _step(axis: ResizedAxis) -> float:
 
 
 def nearest_taps(axis: ResizedAxis, rule: Rule) -> ResizeTaps:
-    """One tap each."""
+    """Taps of nearest neighbours, one per place."""
     if not axis.size:
         return _no_taps()
     x = coordinates(axis, rule).astype(np.float32).astype(np.float64)  # float64 ends so in PyTorch too

@@ -118,7 +118,7 @@ class BatchNormalization(SumOp, Fusible):
             yield Lowering("standardize", (PLAIN,) * 5, (PLAIN,), self._bind_computed(target), seconds, error)
 
     def _binder(self, target: Target) -> Bind:
-        """Scale, bias, mean and variance are constants: three numbers per channel are left."""
+        """Bind constant scale, bias, mean and variance, of which three numbers per channel are left."""
 
         def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             y, (x, *parameters) = outputs[0], inputs

@@ -48,14 +48,14 @@ class Normalization(SumOp):
 
 
 def check_way(op: str, accumulate: str | None, x: TensorType) -> None:
-    """Refuse what statistics cannot be taken in."""
+    """Refuse types in which statistics cannot be taken."""
     check_accumulate(op, accumulate, x.dtype)
     if accumulate is not None:
         one_of(op, "accumulate", accumulate, WIDE)
 
 
 def check_epsilon(op: str, epsilon: float) -> None:
-    """A negative one is PyTorch's to allow: it gives NaN where it outweighs the variance."""
+    """Refuse NaN. Negative values are allowed, as in PyTorch: results are NaN where they outweigh the variance."""
     if math.isnan(epsilon):
         raise ArgumentError(f"{op}: epsilon is not a number")
 
@@ -163,7 +163,7 @@ class LayerNormalization(Normalization):
 
 
 def stashed(node: Imported) -> Imported:
-    """The node, when statistics in float32 or wider are what its STASH asks for."""
+    """Return the node, if its stash type asks for statistics in float32 or wider."""
     if node.get("stash_type", 1) not in (1, 11):
         raise UnsupportedError(
             f"{node.op}: stash_type {node.get('stash_type')} is not supported (1: float32)"

@@ -1,4 +1,4 @@
-"""Native ways to compute normalisations by statistics of the input."""
+"""Lowerings of normalisations by statistics of the input."""
 
 from __future__ import annotations
 

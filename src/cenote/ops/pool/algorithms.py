@@ -264,7 +264,7 @@ def layouts(channels_last: bool, target: Target) -> list[Layout]:
 
 
 def tolerance(reduction: str, dtype: np.dtype[Any], norm: int) -> float:
-    """0 (the same bits) for maxima and minima, else what sums may be off."""
+    """Tolerance of results: 0 (the same bits) for maxima and minima, else the error of sums."""
     return TOLERANCES[dtype.name] if reduction == SUM and is_float(dtype) else 0.0
 
 

@@ -34,7 +34,7 @@ from cenote.ops.values import seeded
 
 @dataclass(frozen=True)
 class SamplesCheck(Check):
-    """Some sample lies outside 0 to 1."""
+    """Error of a sample outside 0 to 1."""
 
     op: str
 

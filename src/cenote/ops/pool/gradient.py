@@ -205,7 +205,7 @@ class PoolGradient(Op):
             yield Sample(cls(op), (seeded(y.shape, 1), x), f"{cls.name} of {op.name}")
 
     def operations(self, outputs: Types, grad: TensorType, x: TensorType) -> int:
-        """Twice the pool's."""
+        """Twice the operations of the pool."""
         return 2 * self.forward.cost([x]).operations
 
 

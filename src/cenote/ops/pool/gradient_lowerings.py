@@ -55,7 +55,7 @@ def _step(forward: Op, x: TensorType) -> int:
 
 
 def spread_axes(forward: Op, shape: tuple[int, ...]) -> list[AxisSpread] | None:
-    """The windows of an average and their weights; None for pools that are none."""
+    """Windows of an average and their weights; None for pools that are no averages."""
     if isinstance(forward, AveragePool):
         divisors = forward.divisors(shape)
         return [regular(axis, d) for axis, d in zip(forward.geometry(shape), divisors, strict=True)]
@@ -119,7 +119,7 @@ def _by_powers(
 
 
 def _by_search(forward: Op, g: TensorType, x: TensorType, target: Target) -> Iterator[Lowering]:
-    """The indices again, into memory of this call, then the gradient to where they point."""
+    """Yield the lowering that computes the indices once more and then adds the gradient at each of them."""
     if isinstance(forward, GlobalMaxPool):
         forward = AdaptiveMaxPool((1,) * (x.rank - 2), forward.channels_last, nan=forward.nan)
     assert isinstance(forward, MaxPool | AdaptiveMaxPool)

@@ -26,7 +26,7 @@ SCRATCH = (
 
 @dataclass(frozen=True)
 class PlaneIndexCheck(Check):
-    """Names the first index that lies outside of its plane. `shape` is that of the indices, (N, C, *in) whatever the
+    """Error that names the first index outside of its plane. `shape` is that of the indices, (N, C, *in) whatever the
     layout; `counted` the map they count in; items hold `width` channels."""
 
     op: str

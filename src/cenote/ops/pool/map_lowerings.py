@@ -82,7 +82,7 @@ def range_lowerings(
 def search_lowerings(
     bounds: Bounds, x: TensorType, y: TensorType, index: str, nan: str, target: Target, *, channels_last: bool
 ) -> Iterator[Lowering]:
-    """The largest values of ranges with their indices, in the caller's memory."""
+    """Yield the lowering of the largest values of ranges with their indices, on plain memory."""
     if not x.size or not y.size or x.size // x.shape[0] >= 1 << 31:
         return
 

@@ -109,7 +109,7 @@ def _roi_align(op: RoiAlign, grad: Array, inputs: tuple[Array, ...]) -> Array:
 
 
 def _chosen(values: Array, of_terms: bool) -> Array:
-    """One where a bin's maximum comes from: one weighted corner, or all corners of one sample."""
+    """1 at the source of a bin's maximum: one weighted corner, or all corners of one sample; 0 elsewhere."""
     _, channels, rows, down, columns, across = values.shape
     samples = values if of_terms else values.sum(0, keepdims=True)
     moved = samples.transpose(1, 2, 4, 0, 3, 5).reshape(channels, rows, columns, -1)

@@ -106,7 +106,7 @@ def _blocked(x: View, memory: View, layout: Layout) -> View:
 
 
 def convolution_lowerings(problem: QuantizedConvolution) -> Iterator[Lowering]:
-    """Ways to compute a convolution of bytes."""
+    """Yield the lowerings of a convolution of bytes."""
     finite = np.isfinite(problem.scales).all()  # of others the reference says what NaN becomes
     if problem.weights.size and finite and 0 not in problem.shape.out:
         yield from _depthwise(problem)
@@ -114,7 +114,7 @@ def convolution_lowerings(problem: QuantizedConvolution) -> Iterator[Lowering]:
 
 
 def _depthwise(problem: QuantizedConvolution) -> Iterator[Lowering]:
-    """Serves groups of one channel within vectors, and sums that float32 has exactly."""
+    """Yield the lowering of groups of one channel within vectors, whose sums are exact in float32."""
     shape, target = problem.shape, problem.target
     if shape.group_channels != 1 or not suits(shape, target.lanes()):
         return
@@ -135,8 +135,8 @@ def _depthwise(problem: QuantizedConvolution) -> Iterator[Lowering]:
 
 
 def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
-    """Serves groups that fill whole vectors, or few of which are joined, and weights whose distances from the zero
-    point fit 8 bits."""
+    """Yield the lowering of groups that fill whole vectors, or few of which are joined, and weights whose distances
+    from the zero point fit 8 bits."""
     shape, target = problem.shape, problem.target
     x, lanes = present(problem.inputs[0]), target.lanes()
     weights = problem.centred
@@ -155,5 +155,5 @@ def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
 
 
 def _filled(count: int, lanes: int) -> float:
-    """Lanes of the vectors that so many fill, for each of them."""
+    """Lanes of the vectors that `count` channels fill, divided by `count`."""
     return -(-count // lanes) * lanes / count

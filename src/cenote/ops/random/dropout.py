@@ -25,7 +25,7 @@ _ALPHA = 1.7580993408473766  # what SELU goes to far below zero, with the sign t
 
 
 def check_chance(op: str, p: float) -> None:
-    """ArgumentError for what is no probability."""
+    """Check a probability. Raises ArgumentError outside 0 to 1."""
     if not 0 <= p <= 1:
         raise ArgumentError(f"{op}: p must be a probability between 0 and 1, got {p:g}")
 
@@ -36,13 +36,13 @@ def check_seed(op: str, seed: TensorType) -> None:
 
 
 def key_of(seed: Array) -> int:
-    """The number of a seed."""
+    """Key of a seed as a number."""
     return int(seed.reshape(-1)[0])
 
 
 @dataclass(frozen=True)
 class FreshSeed(Op):
-    """A seed that nobody knows, another one in each run: for operators whose node names none."""
+    """Random seed, another one in each run, for operators whose node has none."""
 
     name = "fresh_seed"
     operands = ()

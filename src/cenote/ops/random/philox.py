@@ -66,7 +66,7 @@ def uniform(count: int, seed: int, wide: bool) -> Array:
 
 
 def fresh_seed() -> int:
-    """A seed that nobody knows."""
+    """Random seed, from the system's entropy."""
     return secrets.randbits(64)
 
 

@@ -186,7 +186,7 @@ def _kept(boxes: Array, scores: Array, most: int, overlap: float, limit: float) 
 
 
 def _kept_by_kernel(boxes: Array, scores: Array, most: int, overlap: float, limit: float) -> list[int]:
-    """The same, bit by bit: the kernel computes in float64 too."""
+    """Indices of the kept boxes by the kernel, which computes in float64 too: the same bits."""
     above = np.flatnonzero(scores > limit)
     if not above.size or most <= 0:
         return []

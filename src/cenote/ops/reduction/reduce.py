@@ -194,7 +194,7 @@ class Reduction(SumOp):
 
 
 def _as_number(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Truth values are numbers to kernels: the largest of 0 and 1 is "any", the smallest "all"."""
+    """Kernel types of truth values, which are numbers there: the largest of 0 and 1 is "any", the smallest "all"."""
     return np.dtype(np.uint8) if dtype == np.bool_ else dtype
 
 

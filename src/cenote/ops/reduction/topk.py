@@ -30,7 +30,7 @@ SORTED = 1e-8  # seconds per record
 
 
 def _decode_top_k(node: Imported) -> Op | Rewired:
-    """k is an attribute before opset 10, an input after. Unsorted means any order, so sorted will do."""
+    """k is an attribute before opset 10, an input after. Unsorted allows any order, so the result is sorted."""
     op = read(TopK, node, "axis", "largest", ignored=("k", "sorted"))
     return op if node.opset >= 10 else Rewired(op, (0, int64s((int(node.get("k", 0)),))))
 

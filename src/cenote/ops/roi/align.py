@@ -287,7 +287,7 @@ def _no_image(op: str, box: int, image: Any, images: int) -> InputError:
 
 @dataclass(frozen=True)
 class RegionCheck(Check):
-    """Names the first box that cannot be pooled; kernels note the boxes in `parts` items each, the image they name as
+    """Error that names the first box that cannot be pooled; kernels note boxes in `parts` items each, their image as
     a whole number or, with `real`, as the bits of a float64.
     """
 

@@ -21,7 +21,7 @@ from cenote.ops.values import seeded
 
 
 class _Container(Op):
-    """Base: what an output is depends on values that are no tensors."""
+    """Base of operators on sequences and optionals: the types of outputs depend on values that are no tensors."""
 
     apart = True
 
@@ -214,7 +214,7 @@ class ConcatFromSequence(_Container):
 
 @dataclass(frozen=True)
 class Optional(_Container):
-    """An optional that holds the input; without one it holds nothing."""
+    """Optional that holds the input; an empty optional without an input."""
 
     name = "optional"
     operands = ("x?",)

@@ -181,7 +181,7 @@ class _Recurrent(Op):
 
     @property
     def cell(self) -> str:
-        """The kernel's name for it."""
+        """Name of the cell in kernels."""
         return self.name
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:

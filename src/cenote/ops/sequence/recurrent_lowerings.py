@@ -59,7 +59,7 @@ class RecurrentAttributes(Protocol):
 
 @dataclass(frozen=True)
 class LengthsCheck(Check):
-    """The kernel noted, per direction and sample, whether its length is out of range, and the length."""
+    """Check of lengths: the kernel notes per direction and sample whether it is out of range, and the length."""
 
     steps: int
 
