@@ -7,6 +7,7 @@ The cache's keys, plan files, pickles and what compiles read this record.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -253,8 +254,8 @@ class LoadOptions:
         """
         return NO_OPTIONS.changed(**{name: record[name] for name, said in OPTIONS.items() if said.stored})
 
-    def of_plan(self, made: LoadOptions) -> Self:
-        """Return these options for a plan file that was made with others, which it holds.
+    def of_plan(self, made: LoadOptions, path: str | os.PathLike[str]) -> Self:
+        """Return these options for the plan file at a path, which was made with others.
 
         Raises UnsupportedError for an option that is given, differs from them and is settled in a plan.
         """
@@ -263,8 +264,8 @@ class LoadOptions:
             if said.settled and given not in (held, getattr(NO_OPTIONS, name)):
                 kept = f", {held!r}" if said.stored else ""
                 raise UnsupportedError(
-                    f"{name}={shown(given)}: a plan file keeps what it was made with{kept}; load the model that it was "
-                    "made from"
+                    f"{os.fspath(path)}: {name}={shown(given)}: a plan file keeps what it was made with{kept}; load the"
+                    " model that it was made from"
                 )
         return self.changed(**made.record())
 

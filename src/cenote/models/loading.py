@@ -168,20 +168,12 @@ def _of_plan(path: str | os.PathLike[str], options: LoadOptions) -> Model:
     except (UnsupportedError, ModelError) as problem:
         return _compiled_anew(path, options, problem)
     digests = (stored.content, stored.external) if stored.content else None
-    shared = shared_under(_for_plan(path, options, stored.options))
+    shared = shared_under(options.of_plan(stored.options, path))
     model = Model.from_stored(stored, shared, PlanOrigin(path, options, load_again, digests))
     # Memory and outputs' types are there before the first run.
     for _, sized in reversed(() if options.shapes else stored.sized):
         _plan(model, sized.made_with)
     return model
-
-
-def _for_plan(path: str | os.PathLike[str], options: LoadOptions, made: LoadOptions) -> LoadOptions:
-    """Return the options of a plan file's model. Raises UnsupportedError for one that the file cannot follow."""
-    try:
-        return options.of_plan(made)
-    except UnsupportedError as error:
-        raise error.located(os.fspath(path)) from None
 
 
 def _plan(model: Model, shapes: Sequence[Sequence[int]]) -> None:
@@ -206,7 +198,7 @@ def _compiled_anew(path: str | os.PathLike[str], options: LoadOptions, problem: 
         ) from problem
     _log.info("%s; compiled anew from %s", problem, made_from.path)
     try:
-        model = _with_pins(made_from.path, _for_plan(path, options, made_from.options), problem)
+        model = _with_pins(made_from.path, options.of_plan(made_from.options, path), problem)
     except MissingPackageError as missing:
         raise missing.located(str(problem)) from problem
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time

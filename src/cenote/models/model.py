@@ -116,14 +116,14 @@ class Model(Described):
         from, OSError when the file cannot be written, CapacityError where there is not enough memory.
         """
         self._plans.check_open()
-        if source and is_plan_at(source):
-            raise ArgumentError(
-                f"source: {source} is a plan file itself; name the model that it was made from"
-            )
         if not self._stages and not self._plans.classes.plans:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
         for stage in self._stages.values():
             check_kept(stage.tail)
+        if source and is_plan_at(source):
+            raise ArgumentError(
+                f"source: {source} is a plan file itself; name the model that it was made from"
+            )
         with importing():
             from cenote.plans import writer
             from cenote.plans.source import with_source
