@@ -318,7 +318,7 @@ def test_nothing_is_left_to_do() -> None:
 
 # How often each of `house_rules` is broken: a number rises never, and is written down here when it has fallen.
 BROKEN = {
-    "headless_docstrings": 5,
+    "headless_docstrings": 1,
     "private_names_of_other_parts": 4,
     "models_and_plans_of_any_type": 0,
     "parameters_of_any_type": 392,

@@ -246,7 +246,7 @@ def padding(
 
 @dataclass(frozen=True)
 class Form:
-    """How the caller's array maps to the (N, C, *spatial) or (N, *spatial, C) that operators take.
+    """A map as the caller gave it, seen as the (N, C, *spatial) or (N, *spatial, C) that operators take.
 
     `batched` is its shape with batch and channel axes; `restore` gives the caller's shape of a result.
     """
@@ -370,7 +370,7 @@ Types = tuple[TensorType, ...]
 
 @dataclass(frozen=True)
 class Operation:
-    """What a function makes of the inputs' types and its arguments.
+    """An operator with the shapes of a call, made of the inputs' types and the arguments.
 
     `op` works on inputs of the shapes `batched`; its outputs are given to the caller as `shapes`.
     """

@@ -26,7 +26,7 @@ Padding = (
 )
 ConvPadding = Numbers | str
 Invalid = Literal["raise", "clip", "wrap", "zero"]
-"""What becomes of an index outside of its axis."""
+"""The rule for an index outside of its axis."""
 Rules = Literal["torch", "onnx", "tensorflow", "tensorrt", "caffe"]
 NanRule = Literal["propagate", "ignore"]
 Layout1 = Literal["NCL", "NLC", "L"]

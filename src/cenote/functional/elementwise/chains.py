@@ -14,7 +14,7 @@ from cenote.functional.record import public
 
 
 class Fused:
-    """What `fused` gives: a function of arrays that runs as one kernel per signature."""
+    """A function of arrays that runs as one kernel per signature, as `fused` makes it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
