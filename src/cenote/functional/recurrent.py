@@ -151,7 +151,7 @@ class _Stack:
         return given or [np.zeros(shape, dtype)] * (1 + (self.where == "lstm"))
 
     def _weights(self, params: object, layers: int, directions: int) -> list[tuple[Array, Array, Array]]:
-        """Return each layer's input weights, state weights and biases of all directions, in the kernels' order of gates."""
+        """Return each layer's weights and biases of all directions, in the kernels' order of gates."""
         biased = flag(self.where, "has_biases", self.has_biases)
         if not isinstance(params, list | tuple):
             raise InputError(f"{self.where}: params must be a list of arrays")
