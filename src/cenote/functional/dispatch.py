@@ -38,9 +38,8 @@ Parser = Callable[..., Operation]
 """Called with the inputs' types and the arguments, the first of which is the function's name."""
 
 _DEEPEST = 8
-_WORTH_STEPS = (
-    20e-6  # seconds by which changes of layout must pay: a program of several steps takes longer to call
-)
+# Seconds that changes of layout must save: a program of several steps takes longer to call.
+_WORTH_STEPS = 20e-6
 MOST_KEPT = 4096  # signatures; then all are forgotten: a loop over sizes must not fill the memory
 _kept: dict[Any, Prepared] = {}
 
