@@ -59,7 +59,8 @@ def apply(folder: Path, order: str, code: str) -> None:
     name, _, anchor = rest.partition(", before: ")
     path = folder / name
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    place = next(index for index, line in enumerate(lines) if line.startswith(anchor))
+    place = next((index for index, line in enumerate(lines) if line.startswith(anchor)), None)
+    assert place is not None, f"{name} has no line that begins with: {anchor}"
     path.write_text("".join((*lines[:place], code, *lines[place:])), encoding="utf-8")
 
 
