@@ -105,6 +105,16 @@ def test_other_convolutions_stay_in_floats(change: str, constants: dict[str, Arr
     close(y, want)
 
 
+def test_scales_per_channel_are_not_taken_for_scales_per_filter() -> None:
+    """Of a convolution with as many filters as channels the shapes do not tell."""
+    made = nodes([], bias="")
+    made[2] = N("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=1)
+    square = {"w": CONSTANTS["w"][:32], "ws": CONSTANTS["ws"][:32], "wz": CONSTANTS["wz"][:32]}
+    y, want, found = run([made[0], made[1], made[2], *made[4:]], {**CONSTANTS, **square})
+    assert not any(op.startswith("qlinear_conv") for op in found), found
+    close(y, want)
+
+
 def test_a_float_that_is_read_elsewhere_is_there() -> None:
     """The convolution's own result is an output, too: then it is computed in floats."""
     made = nodes([])

@@ -126,14 +126,15 @@ def _operands(rewriter: Rewriter, node: Node, op: Conv) -> tuple[str, ...] | Non
         return None
     x, w = (source for source in sources if source is not None)
     x_scale, x_zero = _scalars(rewriter, x)
-    if x_scale is None or x_zero is None or w.inputs[0] not in rewriter.constants:
+    floats = rewriter.type(node.inputs[0]).dtype == np.float32
+    if not floats or x_scale is None or x_zero is None or w.inputs[0] not in rewriter.constants:
         return None
     weights, w_scale = rewriter.constants[w.inputs[0]], rewriter.constants.get(w.inputs[1])
     if (
         weights.dtype.name not in _BYTES
         or w_scale is None
         or w_scale.dtype != np.float32
-        or not _is_by_filter(w, weights)
+        or not _is_by_filter(w, weights, w_scale)
     ):
         return None
     w_zero = (
@@ -156,11 +157,11 @@ def _dequantized(rewriter: Rewriter, name: str) -> Node | None:
     return node if node is not None and isinstance(node.op, DequantizeLinear) and not node.op.block else None
 
 
-def _is_by_filter(node: Node, weights: Array) -> bool:
+def _is_by_filter(node: Node, weights: Array, scale: Array) -> bool:
     """Whether weights have one scale, or one per filter."""
     op = node.op
     assert isinstance(op, DequantizeLinear)
-    return op.axis % weights.ndim == 0 or weights.ndim > 1
+    return scale.size == 1 or (scale.shape == weights.shape[:1] and op.axis % weights.ndim == 0)
 
 
 def _bias(rewriter: Rewriter, node: Node, scales: Array) -> tuple[str, ...] | None:
