@@ -55,7 +55,9 @@ def noted(target: Target) -> Iterator[dict[str, KernelSource]]:
     """Whatever is compiled meanwhile is for this target, and only noted: kernels by symbol."""
     found: dict[str, KernelSource] = {}
 
-    def addresses(sources: Iterable[KernelSource], _: Target, rest: Iterable[KernelSource] = ()) -> dict[str, int]:
+    def addresses(
+        sources: Iterable[KernelSource], _: Target, rest: Iterable[KernelSource] = ()
+    ) -> dict[str, int]:
         wanted = {source.symbol: source for source in (*sources, *rest)}
         found.update(wanted)
         return dict.fromkeys(wanted, 64)
