@@ -46,10 +46,10 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
     """
     exact, rewrites, weights = options.exact, options.rewrites, options.weights
     return (
-        lambda graph: quantize_convolutions(graph, target),
-        dequantize_constants,
         *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
+        lambda graph: quantize_convolutions(graph, target),
+        dequantize_constants,
         say_groups,
         write_out_einsums,
         sink_transposes,
