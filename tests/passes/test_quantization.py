@@ -115,6 +115,19 @@ def test_scales_per_channel_are_not_taken_for_scales_per_filter() -> None:
     close(y, want)
 
 
+@pytest.mark.parametrize("scale", [0.0, -0.11, np.nan, np.inf, 1e-45])
+@pytest.mark.parametrize("name", ["s", "t"])
+def test_a_scale_that_is_no_ordinary_factor_is_left_to_the_operators(name: str, scale: float) -> None:
+    """Bounds of Relu in units of such a scale are not numbers, or the wrong way round."""
+    constants = {**CONSTANTS, name: np.full_like(CONSTANTS[name], scale)}
+    constants["bs"] = constants["s"] * constants["ws"]
+    made = nodes([N("Relu", ["c"], ["r"])], "r")
+    loaded = cenote.load(model(made, {"x": X}, constants, ["y"]))
+    apart = cenote.load(model(made, {"x": X}, constants, ["y", "c"]))  # c is read: no convolution of bytes
+    assert not any(op.startswith("qlinear_conv") for op in steps(loaded))
+    np.testing.assert_array_equal(np.asarray(loaded(X)), np.asarray(apart(X)[0]))
+
+
 def test_a_float_that_is_read_elsewhere_is_there() -> None:
     """The convolution's own result is an output, too: then it is computed in floats."""
     made = nodes([])

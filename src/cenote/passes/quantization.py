@@ -30,28 +30,36 @@ from cenote.passes.fuse import Rewriter
 
 _BYTES = ("uint8", "int8")
 _BOUNDED = ("relu", "clip")
+_LEAST_SCALE = np.finfo(np.float32).tiny  # quotients by smaller ones are infinite
 
 
 def quantize_convolutions(graph: Graph, target: Target) -> Graph:
     """Make convolutions of bytes of those that are estimated to take no longer."""
+    last = [node for node in graph.nodes if isinstance(node.op, QuantizeLinear)]
+    if not last:
+        return graph
     rewriter = Rewriter(graph)
-    for node in graph.nodes:
-        if isinstance(node.op, QuantizeLinear):
+    with np.errstate(over="ignore"):  # of scales' products and quotients, which are looked at
+        for node in last:
             _quantize(rewriter, node, target)
     return rewriter.result()
 
 
 def dequantize_constants(graph: Graph) -> Graph:
-    """Compute what is dequantised of constants."""
+    """Compute what is dequantised of constants and read, remove what is not read."""
+    if not any(isinstance(node.op, DequantizeLinear) for node in graph.nodes):
+        return graph
     rewriter = Rewriter(graph)
     for place, node in enumerate(graph.nodes):
         if isinstance(node.op, DequantizeLinear) and all(
             not name or name in graph.constants for name in node.inputs
         ):
+            rewriter.nodes[place] = None
+            if rewriter.uses[node.outputs[0]] == 0:
+                continue
             (rewriter.constants[node.outputs[0]],) = run_node(
                 node, [graph.constants[name] if name else None for name in node.inputs]
             )
-            rewriter.nodes[place] = None
     return rewriter.result()
 
 
@@ -69,7 +77,7 @@ def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
     if bounds is None or convolution is None:
         return
     node, op = convolution
-    inputs = _operands(rewriter, node, op)
+    inputs = _operands(rewriter, node, op, y_scale)
     if inputs is None:
         return
     zero = rewriter.constant(f"{last.outputs[0]}.zero", y_zero)
@@ -88,18 +96,23 @@ def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
 
 
 def _scalars(rewriter: Rewriter, node: Node) -> tuple[Array | None, Array | None]:
-    """Scale and zero point of a node that has one each for all elements, of bytes; None where that is not so."""
-    op, (_, *names) = node.op, node.inputs
-    assert isinstance(op, QuantizeLinear | DequantizeLinear)
-    scale = rewriter.constants.get(names[0])
-    zero = rewriter.constants.get(names[1]) if len(names) > 1 and names[1] else None
-    given = len(names) > 1 and bool(names[1])
-    if zero is None and not given:
-        quantized = node.outputs[0] if isinstance(op, QuantizeLinear) else node.inputs[0]
-        zero = np.zeros((), rewriter.type(quantized).dtype)
+    """Scale and zero point of a node that has one each for all elements, of bytes; None where that is not so.
+
+    A scale that is negative, infinite, NaN, or so small that it has no reciprocal, is left to the operators."""
+    quantized = node.outputs[0] if isinstance(node.op, QuantizeLinear) else node.inputs[0]
+    scale, zero = rewriter.constants.get(node.inputs[1]), _zero_point(rewriter, node, quantized)
     if scale is None or zero is None or scale.size != 1 or scale.dtype != np.float32 or scale.ndim > 1:
         return None, None
-    return (scale, zero) if zero.dtype.name in _BYTES else (None, None)
+    if not _LEAST_SCALE <= scale.item() < math.inf or zero.dtype.name not in _BYTES:
+        return None, None
+    return scale, zero
+
+
+def _zero_point(rewriter: Rewriter, node: Node, quantized: str) -> Array | None:
+    """The zero point of a quantised value: zero where the node names none, None where it is computed."""
+    if len(node.inputs) > 2 and node.inputs[2]:
+        return rewriter.constants.get(node.inputs[2])
+    return np.zeros((), rewriter.type(quantized).dtype)
 
 
 def _bounded(rewriter: Rewriter, node: Node, scale: Array, zero: Array) -> tuple[int, int] | None:
@@ -112,13 +125,13 @@ def _bounded(rewriter: Rewriter, node: Node, scale: Array, zero: Array) -> tuple
         return None
     range_of = np.iinfo(zero.dtype)
     low, high = (
-        np.clip(np.rint(np.float32(limit) / scale.item()) + zero.item(), range_of.min, range_of.max)
+        np.clip(np.rint(np.float32(limit) / scale.reshape(())) + zero.item(), range_of.min, range_of.max)
         for limit in limits
     )
     return int(low), int(high)
 
 
-def _operands(rewriter: Rewriter, node: Node, op: Conv) -> tuple[str, ...] | None:
+def _operands(rewriter: Rewriter, node: Node, op: Conv, y_scale: Array) -> tuple[str, ...] | None:
     """The names of x, its scale and zero point, those of the weights, and the bias, of a convolution that reads
     dequantised bytes; None of others."""
     sources = [_dequantized(rewriter, name) for name in node.inputs[:2]]
@@ -137,13 +150,10 @@ def _operands(rewriter: Rewriter, node: Node, op: Conv) -> tuple[str, ...] | Non
         or not _is_by_filter(w, weights, w_scale)
     ):
         return None
-    w_zero = (
-        rewriter.constants.get(w.inputs[2])
-        if len(w.inputs) > 2 and w.inputs[2]
-        else np.zeros((), weights.dtype)
-    )
-    bias = _bias(rewriter, node, np.float32(x_scale.reshape(())) * w_scale)
-    if w_zero is None or bias is None:
+    w_zero = _zero_point(rewriter, w, w.inputs[0])
+    scales = x_scale.reshape(()) * w_scale
+    bias = _bias(rewriter, node, scales)
+    if w_zero is None or bias is None or not np.isfinite(scales / y_scale).all():
         return None
     stem = node.outputs[0]
     zeros = (rewriter.constant(f"{stem}.x_zero", x_zero), rewriter.constant(f"{stem}.w_zero", w_zero))
@@ -173,8 +183,8 @@ def _bias(rewriter: Rewriter, node: Node, scales: Array) -> tuple[str, ...] | No
     if source is None or source.inputs[0] not in rewriter.constants:
         return None
     bias, own = rewriter.constants[source.inputs[0]], rewriter.constants.get(source.inputs[1])
-    zero = rewriter.constants.get(source.inputs[2]) if len(source.inputs) > 2 and source.inputs[2] else None
-    if bias.dtype != INT32 or own is None or (zero is not None and zero.any()):
+    zero = _zero_point(rewriter, source, source.inputs[0])
+    if bias.dtype != INT32 or own is None or zero is None or zero.any():
         return None
     return (source.inputs[0],) if np.allclose(own.ravel(), scales.ravel(), rtol=1e-5, atol=0) else None
 
