@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -35,6 +35,14 @@ NUMBERS = (
 )
 
 
+class Levels(NamedTuple):
+    """The least and the largest number of a quantised result, from its zero point, and that."""
+
+    low: int
+    high: int
+    zero: int
+
+
 @dataclass(frozen=True)
 class ConvQuantizedSpec(KernelSpec):
     """Kernel of bytes. `dots`: the way of `codegen.dots`; `signed`: x is s8; `quads`: groups of four channels per tap;
@@ -50,6 +58,7 @@ class ConvQuantizedSpec(KernelSpec):
     flat_y: bool
     joined: bool = False
 
+    # What the emitter of float32's direct convolution asks of its spec, and bytes do not have.
     residual = False
     clip = False
     ragged = False

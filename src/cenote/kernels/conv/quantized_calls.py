@@ -16,7 +16,7 @@ from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.direct_calls import DirectProblem, FilterGroups, block_runs
-from cenote.kernels.conv.quantized import ConvQuantizedSpec
+from cenote.kernels.conv.quantized import ConvQuantizedSpec, Levels
 from cenote.kernels.conv.tile_widths import tile_widths
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
@@ -28,8 +28,7 @@ class QuantizedProblem:
     """A convolution of bytes over three axes with groups that suit the lanes.
 
     `weights` (filters, C/g, d, h, w) are int8 without their zero point, `bias` (filters) int32 and what x's zero point
-    adds taken off, `scales` (filters) float32: from sums to numbers of y. `range`: the least and the largest number of
-    y around its zero point, and that. `dots`: see codegen.dots.
+    adds taken off, `scales` (filters) float32: from sums to numbers of y. `dots`: see codegen.dots.
     """
 
     shape: ConvShape
@@ -37,7 +36,7 @@ class QuantizedProblem:
     bias: Array
     scales: Array
     dots: str
-    range: tuple[int, int, int]
+    levels: Levels
 
 
 def quantized_calls(problem: QuantizedProblem, x: View, y: View, target: Target) -> Iterator[Call]:
@@ -82,7 +81,7 @@ class _QuantizedGroups(FilterGroups):
         slab = weights.shape[1]
         chunk = self._chunk(entries, slab)
         items, grain, shares = self._split(cut.tiles, max(cut.widths), slab)
-        low, high, zero = self.quantized.range
+        levels = self.quantized.levels
         steps = {name: step for name, step in self._steps().items() if not name.startswith("r_")}
         pointers: dict[str, Argument] = {
             "x": self.x,
@@ -100,9 +99,14 @@ class _QuantizedGroups(FilterGroups):
             "narrow": cut.narrow,
         }
         counts |= {"filter_groups": self.shape.groups * self.groups, "per_group": self.groups, "slab": slab}
-        counts |= {"out_w": self.shape.out[2], "out_h": self.shape.out[1], "weights_image": 0, "zero": zero}
+        counts |= {
+            "out_w": self.shape.out[2],
+            "out_h": self.shape.out[1],
+            "weights_image": 0,
+            "zero": levels.zero,
+        }
         counts |= {"bias_group": self.groups * self.each * self.lanes, **shares, **steps}
-        words = {**pointers, **counts, "low": float(low), "high": float(high)}
+        words = {**pointers, **counts, "low": float(levels.low), "high": float(levels.high)}
         kept = 4 * shares["band"] * max(cut.widths) * self.each * self.lanes if chunk < entries else 0
         executed = 2 * self.images * self.pixels * slab * self.shape.groups * self.groups
         return Call.named(specs[0], words, items, grain, kept, executed).among(specs, cut.chosen)

@@ -20,7 +20,7 @@ from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.conv.depthwise import DepthwiseSpec, Filters, Groups
 from cenote.kernels.conv.depthwise_calls import depthwise_calls, in_blocks
-from cenote.kernels.conv.quantized import requantized
+from cenote.kernels.conv.quantized import Levels, requantized
 from cenote.kernels.elementwise.activations import Activation
 
 LARGEST_SUM = 1 << 24
@@ -56,14 +56,12 @@ def quantized_depthwise_calls(
     weights: Array,
     bias: Array,
     scales: Array,
-    range: tuple[int, int, int],
+    levels: Levels,
     x: View,
     y: View,
     target: Target,
 ) -> Iterator[Call]:
-    """Yield the calls for int8 weights without their zero point, and a bias that takes off what x's zero point adds;
-    `range`: the least and the largest number of y around its zero point, and that."""
-    low, high, zero = range
+    """Yield the calls for int8 weights without their zero point, and a bias that takes off what x's zero point adds."""
     floats = weights.astype(np.float32), bias.astype(np.float32)
     patterns = Groups(shape.group_channels, shape.group_filters, y.layout.lanes)
     for call in depthwise_calls(shape, *floats, Activation(), x, y, None, target):
@@ -71,9 +69,9 @@ def quantized_depthwise_calls(
         words: dict[str, Argument] = {
             **dict(zip((word.name for word in call.spec.words), call.arguments, strict=True)),
             "scales": in_blocks(scales, replace(patterns, pattern=call.spec.pattern)).ravel(),
-            "low": float(low),
-            "high": float(high),
-            "zero": zero,
+            "low": float(levels.low),
+            "high": float(levels.high),
+            "zero": levels.zero,
         }
         specs = tuple(_of_bytes(spec, x, y) for spec in call.specs)
         own = Call.named(specs[0], words, call.items, call.grain, call.scratch, call.operations)

@@ -17,6 +17,7 @@ from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, buffer_elements, dense_strides, halo_offset, present
 from cenote.kernels.conv.depthwise import suits
 from cenote.kernels.conv.direct_calls import joined_groups, merge_groups
+from cenote.kernels.conv.quantized import Levels
 from cenote.kernels.conv.quantized_calls import QuantizedProblem, quantized_calls
 from cenote.kernels.conv.quantized_depthwise import LARGEST_SUM, quantized_depthwise_calls
 from cenote.kernels.cost_model import moved_seconds, peak_seconds
@@ -70,10 +71,9 @@ class QuantizedConvolution:
         return np.ascontiguousarray(np.broadcast_to(self.scales, (self.shape.filters,)), np.float32)
 
     @property
-    def range(self) -> tuple[int, int, int]:
-        """The least and the largest number of y around its zero point, and that."""
+    def levels(self) -> Levels:
         low, high = self.bounds
-        return low - self.zero, high - self.zero, self.zero
+        return Levels(low - self.zero, high - self.zero, self.zero)
 
     def lowering(
         self, name: str, unit: int, seconds: float, calls: Callable[[View, View], Iterable[Call]]
@@ -129,7 +129,7 @@ def _depthwise(problem: QuantizedConvolution) -> Iterator[Lowering]:
         target.lanes(),
         seconds,
         lambda x, y: quantized_depthwise_calls(
-            shape.deep(), problem.centred, offsets, problem.filter_scales, problem.range, x, y, target
+            shape.deep(), problem.centred, offsets, problem.filter_scales, problem.levels, x, y, target
         ),
     )
 
@@ -145,7 +145,7 @@ def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
     merged, wide = merge_groups(shape.deep(), weights.astype(np.int8), lanes)
     # The kernel's bytes are larger than s8 numbers by 128.
     offsets = problem.offsets(problem.x_zero + (128 if x.dtype == np.int8 else 0)).astype(np.int32)
-    bytes_ = QuantizedProblem(merged, wide, offsets, problem.filter_scales, target.dots, problem.range)
+    bytes_ = QuantizedProblem(merged, wide, offsets, problem.filter_scales, target.dots, problem.levels)
     # Few channels (the three of a picture) are kept in fours.
     fours = -(-shape.channels // BYTES) * BYTES
     unit = fours if shape.groups == 1 and fours <= lanes // 2 else lanes
