@@ -19,7 +19,6 @@ from onnx import TensorProto, helper
 import cenote
 import cenote.functional as F
 from cenote.core.errors import MissingFileError
-from cenote.plans import reader
 
 
 def typed_model(kind: int, shape: list[int | str] | None) -> cenote.Model:
@@ -121,11 +120,10 @@ def test_a_name_that_is_no_input_is_named(double: onnx.ModelProto) -> None:
 
 @pytest.mark.parametrize("name", ["none.onnx", "none.cenote"])
 def test_a_missing_file_is_a_file_not_found(tmp_path: Path, name: str) -> None:
-    for load in (cenote.load, lambda path: reader.read(path, 1)):
-        with pytest.raises(FileNotFoundError, match=f"{name}: there is no such file") as caught:
-            load(tmp_path / name)
-        assert isinstance(caught.value, cenote.ModelError)
-        assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, str(tmp_path / name))
+    with pytest.raises(FileNotFoundError, match=f"{name}: there is no such file") as caught:
+        cenote.load(tmp_path / name)
+    assert isinstance(caught.value, cenote.ModelError)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, str(tmp_path / name))
 
 
 def test_missing_weights_are_a_file_not_found(double: onnx.ModelProto, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_layout_that_is_an_array() -> None:
 
 
 def test_looking_for_a_plan_leaves_nothing_open(tmp_path: Any) -> None:
-    from cenote.plans.format import is_plan_at
+    from cenote.plans.reader import is_plan_at
 
     path = tmp_path / "x"
     path.write_bytes(b"no plan")

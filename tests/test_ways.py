@@ -145,7 +145,7 @@ def test_the_way_of_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert not upwards
     later.finish()
     another_thread = {"plans/writer.py", "compiler/report.py"}
-    assert seen == {*rows} - {"plans/reader.py", "plans/records.py", "plans/templates.py"} - another_thread
+    assert seen == {*rows} - {"plans/records.py", "plans/templates.py"} - another_thread
     seen, upwards = way_of(path, order)
     assert not upwards
     assert seen == {name for name, warm in rows.items() if warm == "yes"}

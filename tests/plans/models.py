@@ -8,6 +8,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from cenote.plans.format import StoredModel
+from cenote.plans.reader import PlanFile
+
 
 def small_model(path: Path, batch: int | str = 1) -> Path:
     """Conv, MaxPool, a host step (Einsum along a diagonal), Flatten, Gemm."""
@@ -33,6 +36,14 @@ def small_model(path: Path, batch: int | str = 1) -> Path:
     )  # fmt: skip
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
+
+
+def stored_at(path: Path) -> StoredModel:
+    """The content of a plan file."""
+    file = PlanFile.at(path)
+    assert file is not None
+    with file:
+        return file.model(threads=1)
 
 
 def picture(batch: int = 1) -> np.ndarray:

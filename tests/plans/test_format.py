@@ -14,9 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import cenote
 from cenote.codegen import jit
-from cenote.plans import format, reader, records
+from cenote.plans import format, records
 from cenote.plans.format import MAGIC, StalePlanError
-from tests.plans.models import picture, small_model
+from tests.plans.models import picture, small_model, stored_at
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_stale_plan_is_compiled_again_when_its_source_is_at_hand(
     model = cenote.load(plan)
     assert model.precision == "exact", "as it was"
     assert np.array_equal(model(picture()), cenote.load(source, precision="exact")(picture()))
-    assert [each.name for each in reader.read(plan, 1).outputs] == ["y"], "the file was written anew"
+    assert [each.name for each in stored_at(plan).outputs] == ["y"], "the file was written anew"
 
 
 def test_a_stale_plan_is_compiled_again_as_it_was_asked_for(

@@ -19,8 +19,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import cenote
 from cenote.plans import fingerprint, later, reader
-from cenote.plans.cache import cache_entry_of
-from cenote.plans.format import MAGIC, PAGE, is_plan_at
+from cenote.plans.format import MAGIC, PAGE
+from cenote.plans.reader import is_plan_at
+from cenote.plans.source import Source
 from cenote.runtime import pieces
 
 X = np.ones((1, 512), np.float32)
@@ -148,7 +149,7 @@ def test_a_file_that_cannot_be_mapped_now_is_not_called_damaged(
     later.finish()
     (kept,) = (tmp_path / "cache" / "plans").iterdir()
     before = kept.stat().st_ino
-    monkeypatch.setattr(reader, "mapped", refused)
+    monkeypatch.setattr(reader, "_mapped", refused)
     monkeypatch.setattr("cenote.plans.writer.write", refused)
     cenote.load(source, threads=1)
     assert kept.stat().st_ino == before, "the good plan is still there"
@@ -158,9 +159,9 @@ def test_a_file_that_cannot_be_mapped_now_is_not_called_damaged(
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path, make: Callable[[Path], None]) -> None:
     path = tmp_path / "x.cenote"
     make(path)
-    code = f"import cenote\ntry: cenote.plans.reader.read({str(path)!r}, 1)\nexcept cenote.ModelError: print('refused')"
+    code = f"import cenote\ntry: cenote.load({str(path)!r})\nexcept cenote.ModelError: print('refused')"
     result = subprocess.run(
-        [sys.executable, "-c", "import cenote.plans.reader; " + code],
+        [sys.executable, "-c", code],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert result.stdout.strip() == "refused"
@@ -169,7 +170,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, make: Callable[[Path
 def test_a_model_that_is_a_pipe_has_no_place_in_the_cache(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m.onnx")
     assert not is_plan_at(tmp_path / "m.onnx")
-    assert cache_entry_of(tmp_path / "m.onnx", {}) is None
+    assert Source.of(tmp_path / "m.onnx") is None
 
 
 def test_layout_of_the_file(plan: Path) -> None:

@@ -20,7 +20,7 @@ import cenote
 from cenote.plans import later, reader
 from cenote.plans.format import MAGIC, PAGE, StalePlanError
 from cenote.plans.records import decode
-from tests.plans.models import small_model
+from tests.plans.models import small_model, stored_at
 
 
 class Parts:
@@ -204,7 +204,7 @@ def test_a_cached_plan_that_names_a_class_that_moved_is_made_anew(
 
 def test_the_description_is_checked_when_it_is_read(parts: Parts) -> None:
     parts.write(parts.header)
-    stored = reader.read(parts.path, 1)
+    stored = stored_at(parts.path)
     (plan,) = stored.plans.values()
     broken = dataclasses.replace(plan, text=b"[1]")
     with pytest.raises(cenote.ModelError, match="description"):

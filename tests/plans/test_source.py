@@ -14,11 +14,11 @@ import cenote
 from cenote.codegen import jit
 from cenote.core.load_options import LoadOptions
 from cenote.models.loading import load_with
-from cenote.plans import format, reader
+from cenote.plans import format
 from cenote.plans.classes import StoredPlan
 from cenote.plans.format import StalePlanError
 from tests.diagnosis.causes.models import convolution
-from tests.plans.models import changed, picture, small_model
+from tests.plans.models import changed, picture, small_model, stored_at
 
 Saved = Callable[[cenote.Model, Path, Path], None]
 
@@ -62,7 +62,7 @@ def test_a_damaged_file_too(tmp_path: Path) -> None:
     content[-5000] ^= 1
     plan.write_bytes(content)
     assert np.array_equal(cenote.load(plan)(picture()), expected), "the same model: compiled again"
-    assert reader.read(plan, 1).content, "and written again"
+    assert stored_at(plan).source, "and written again"
     content[-5000] ^= 1
     plan.unlink()
     plan.write_bytes(content[:-4096])
@@ -95,7 +95,7 @@ def test_plans_for_several_shapes_are_saved_again(tmp_path: Path, save_stale: Sa
     save_stale(model, plan, source)
     again = cenote.load(plan)
     assert np.array_equal(again(picture(3)), model(picture(3)))
-    written = reader.read(plan, 1)
+    written = stored_at(plan)
     made_with = {sized.made_with for _, sized in written.sized}
     assert made_with == {((1, 3, 8, 8),), ((3, 3, 8, 8),)}, "the file was written anew"
 
@@ -140,11 +140,11 @@ def test_what_diagnose_chose_is_kept_and_told(
     with pytest.warns(RuntimeWarning, match=r"another version.*1 node\(s\) there are kept.*diagnose --apply"):
         again = cenote.load(plan, threads=1)
     assert algorithms(again) == {"direct"}
-    written = reader.read(plan, 1)
+    written = stored_at(plan)
     assert (written.options.pins, written.options.rewrites) == ({"y0": "direct"}, ("space_to_batch",))
     copy = plan.with_name("copy.cenote")
     cenote.load(plan, threads=1).save(copy, source)
-    assert reader.read(copy, 1).options.pins == {"y0": "direct"}, "a plan of a plan has them too"
+    assert stored_at(copy).options.pins == {"y0": "direct"}, "a plan of a plan has them too"
 
 
 def test_what_is_not_to_be_had_here_is_told_and_left_out(
@@ -157,7 +157,7 @@ def test_what_is_not_to_be_had_here_is_told_and_left_out(
     with pytest.warns(RuntimeWarning, match=r"1 node\(s\) are not kept.*of another CPU.*diagnose --apply"):
         again = cenote.load(plan, threads=1)
     assert algorithms(again) == algorithms(cenote.load(source, threads=1))
-    assert reader.read(plan, 1).options.rewrites == ("space_to_batch",)
+    assert stored_at(plan).options.rewrites == ("space_to_batch",)
 
 
 def argmax_model(path: Path) -> Path:
@@ -184,7 +184,7 @@ def test_outputs_are_known_before_the_first_run(tmp_path: Path, monkeypatch: pyt
     model.plan_for({"x": (2, 7)})
     assert list(map(str, model.outputs)) == ["y: int64[2,1]", "z: float32[2,7]"]
     model.save(plan)
-    assert list(map(str, reader.read(plan, 1).outputs)) == ["y: int64[n,1]", "z: float32[n,7]"]
+    assert list(map(str, stored_at(plan).outputs)) == ["y: int64[n,1]", "z: float32[n,7]"]
     loaded = cenote.load(plan)
     assert list(map(str, loaded.outputs)) == ["y: int64[2,1]", "z: float32[2,7]"]
     loaded(np.zeros((5, 7), np.float32))

@@ -22,9 +22,9 @@ from cenote.core.locks import importing
 from cenote.core.options import Denormals, Format, Precision, Tune, Weights
 from cenote.models.model import Model
 from cenote.models.origin import PlanOrigin, SourceOrigin, StreamOrigin, main_file
-from cenote.plans import reader
-from cenote.plans.cache import content_of
-from cenote.plans.format import is_plan_at, is_plan_file
+from cenote.plans.format import is_plan_file
+from cenote.plans.reader import PlanFile
+from cenote.plans.source import content_of
 from cenote.runtime.threads import resolve_threads
 from cenote.stages.planned import shared_under
 
@@ -100,8 +100,9 @@ def load_with(
     with refusals("loading a model"):
         source = _kept(source)
         if isinstance(source, str | os.PathLike):
-            if is_plan_at(source):
-                return _of_plan(source, options)
+            if (plan_file := PlanFile.at(source)) is not None:
+                with plan_file:
+                    return _of_plan(plan_file, options)
         elif is_plan_file(_start(source)):
             raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
         made_from = StreamOrigin if hasattr(source, "read") else SourceOrigin
@@ -161,15 +162,14 @@ def _start(source: Any) -> bytes:
     return b""
 
 
-def _of_plan(path: str | os.PathLike[str], options: LoadOptions) -> Model:
+def _of_plan(file: PlanFile, options: LoadOptions) -> Model:
     """Return the model of a plan file. A stale or damaged one is compiled anew from its model, if that still exists."""
     try:
-        stored = reader.read(path, resolve_threads(options.threads))
+        stored = file.model(resolve_threads(options.threads))
     except (UnsupportedError, ModelError) as problem:
-        return _compiled_anew(path, options, problem)
-    digests = (stored.content, stored.external) if stored.content else None
-    shared = shared_under(options.of_plan(stored.options, path))
-    model = Model.from_stored(stored, shared, PlanOrigin(path, options, load_again, digests))
+        return _compiled_anew(file, options, problem)
+    shared = shared_under(options.of_plan(stored.options, file.path))
+    model = Model.from_stored(stored, shared, PlanOrigin(file.path, options, load_again, stored.source))
     # Memory and outputs' types are there before the first run.
     for _, sized in reversed(() if options.shapes else stored.sized):
         _plan(model, sized.made_with)
@@ -181,30 +181,27 @@ def _plan(model: Model, shapes: Sequence[Sequence[int]]) -> None:
     model.plan_for({each.name: shape for each, shape in zip(model.inputs, shapes, strict=True)})
 
 
-def _compiled_anew(path: str | os.PathLike[str], options: LoadOptions, problem: CenoteError) -> Model:
+def _compiled_anew(file: PlanFile, options: LoadOptions, problem: CenoteError) -> Model:
     """Return the model that a plan file was made from, compiled as the plan was, and write the file anew.
 
     That model must be what it was, its weights included: a file that happens to lie at its path is not used.
     """
-    with importing():
-        from cenote.plans.source import is_source, source_of
-
-    made_from = source_of(path)
-    if made_from is None or not os.path.isfile(made_from.path):
+    recipe = file.recipe()
+    if recipe is None or not os.path.isfile(source := recipe.source.path):
         raise problem
-    if not is_source(made_from.path, made_from.content, made_from.external):
+    if not recipe.source.is_still(source):
         raise type(problem)(
-            f"{problem}; the model that it was made from, {made_from.path}, has changed since and is not used"
+            f"{problem}; the model that it was made from, {source}, has changed since and is not used"
         ) from problem
-    _log.info("%s; compiled anew from %s", problem, made_from.path)
+    _log.info("%s; compiled anew from %s", problem, source)
     try:
-        model = _with_pins(made_from.path, options.of_plan(made_from.options, path), problem)
+        model = _with_pins(source, options.of_plan(recipe.options, file.path), problem)
     except MissingPackageError as missing:
         raise missing.located(str(problem)) from problem
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
-        for known in made_from.shapes:
-            _plan(model, known)
-        model.save(path, made_from.path)
+        for shapes in recipe.shapes:
+            _plan(model, shapes)
+        model.save(file.path, source)
     return model
 
 

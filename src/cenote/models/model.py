@@ -7,6 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from os import PathLike
 from types import TracebackType
@@ -22,7 +23,9 @@ from cenote.core.types import FLOAT32, Array, Declared
 from cenote.models.described import Described
 from cenote.models.origin import Again, ClosedOrigin, Origin
 from cenote.models.values import ValuesOrigin, names_of_values
-from cenote.plans.format import StoredModel, is_plan_at
+from cenote.plans.format import StoredModel
+from cenote.plans.reader import is_plan_at
+from cenote.plans.source import recorded
 from cenote.runtime.arrays import same
 from cenote.runtime.batches import mapped
 from cenote.runtime.inputs import fitting, foreign
@@ -125,23 +128,19 @@ class Model(Described):
                 f"source: {source} is a plan file itself; name the model that it was made from"
             )
         with importing():
-            from cenote.plans import writer
-            from cenote.plans.source import with_source
+            from cenote.plans.writer import write_at
 
         with refusals(f"a plan file of {len(self._stages)} sets of shapes"):
             stored = self._plans.stored(list(self._plans.own()), self._plans.classes.plans)
-            writer.save(
-                path,
-                with_source(stored, source, self._origin.digests)
-                if source and self._shared.options.whole
-                else stored,
-            )
+            if source and self._shared.options.whole:
+                stored = replace(stored, source=recorded(source, self._origin.source))
+            write_at(path, stored)
 
     @property
     def content(self) -> str:
         """Digest of the file that the model was made from; "" where it is not known."""
-        digests = self._origin.digests
-        return digests[0] if digests else ""
+        source = self._origin.source
+        return source.content if source is not None else ""
 
     def __reduce__(self) -> Again:
         """Return the content of a pickle: the source of the model (the path of its file or plan, or its bytes) and the
@@ -212,7 +211,7 @@ class Model(Described):
         """Release plans, weights and memory. Later calls raise InputError; calls in progress end normally. Closing a
         closed model does nothing. `with cenote.load(path) as model:` closes it at the end."""
         self._plans.close()
-        self._origin = ClosedOrigin(digests=self._origin.digests)
+        self._origin = ClosedOrigin(source=self._origin.source)
         self._of_values.clear()
 
     def __enter__(self) -> Self:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from cenote.core.collector import collector_paused
 from cenote.core.errors import InputError, ModelError, UnsupportedError
 from cenote.core.load_options import OPTIONS, LoadOptions
 from cenote.core.locks import importing
-from cenote.plans.cache import CacheEntry, cache_entry_of
+from cenote.plans.cache import CacheEntry
+from cenote.plans.source import Source
 from cenote.stages.planned import Interface
 from cenote.stages.stage import closed
 
@@ -24,8 +25,6 @@ Again = tuple[Callable[..., Any], tuple[Any, ...]]
 """Function that loads a model again, in another process, and its arguments."""
 Load = Callable[[Any, str, LoadOptions], Any]
 """Function that loads a source whose digest is given ("" for any) under options."""
-Digests = tuple[str, Mapping[str, str] | None]
-"""Digests of a model's file, and of the files with its weights by their names (None: not known)."""
 
 _MAIN_FILES = ("saved_model.pb", "layers.json")
 _NO_GRAPH = (
@@ -39,13 +38,13 @@ class Origin:
 
     has_graph = False
 
-    def __init__(self, entry: CacheEntry | None = None, digests: Digests | None = None) -> None:
-        self.entry, self._digests = entry, digests
+    def __init__(self, entry: CacheEntry | None = None, source: Source | None = None) -> None:
+        self.entry, self._known = entry, source
 
     @property
-    def digests(self) -> Digests | None:
-        """Digests of the files that the model was made from; None if they are not known."""
-        return self._digests if self.entry is None else (self.entry.content, self.entry.external)
+    def source(self) -> Source | None:
+        """Files that the model was made from; None if they are not known."""
+        return self._known if self.entry is None else self.entry.source
 
     def imported(self) -> tuple[OwnedGraph, Interface]:
         """Return the graph to compile, and its interface with the outputs of declared types. Raises InputError."""
@@ -98,7 +97,8 @@ class SourceOrigin(Origin):
         self._source, self._options, self._load, self._main = source, options, load, main_file(source)
         # The program may go to another folder before the model is pickled.
         self._path = _lasting(source) if isinstance(source, str | os.PathLike) else None
-        super().__init__(cache_entry_of(self._main, options))
+        files = Source.of(self._main)
+        super().__init__(CacheEntry(files, options) if files is not None else None)
 
     def __str__(self) -> str:
         return (
@@ -108,11 +108,11 @@ class SourceOrigin(Origin):
     def imported(self) -> tuple[OwnedGraph, Interface]:
         imported = _read(self._main, self._options)
         if self.entry is not None:
-            self.entry.note_external(imported.external)
+            self.entry.source = self.entry.source.beside(imported.external)
         return _declared(imported)
 
     def graph(self) -> Graph:
-        if self.entry is not None and not self.entry.is_of(self._main):
+        if self.entry is not None and not self.entry.source.is_still(self._main):
             raise ModelError(f"{self} has changed since it was loaded, and is needed again; load it anew")
         return _read(self._main, self._options).graph
 
@@ -125,7 +125,11 @@ class SourceOrigin(Origin):
     def again(self) -> Again:
         if self._path is None:
             return self._load, (self._source, "", self._options)
-        return self._load, (self._path, "" if self.entry is None else self.entry.content, self._options)
+        return self._load, (
+            self._path,
+            "" if self.entry is None else self.entry.source.content,
+            self._options,
+        )
 
 
 class StreamOrigin(Origin):
@@ -154,9 +158,9 @@ class PlanOrigin(Origin):
     """Origin of a model that was loaded from a plan file, which has plans and no graph."""
 
     def __init__(
-        self, path: str | os.PathLike[str], options: LoadOptions, load: Load, digests: Digests | None
+        self, path: str | os.PathLike[str], options: LoadOptions, load: Load, source: Source | None
     ) -> None:
-        super().__init__(digests=digests)
+        super().__init__(source=source)
         self._path, self._options, self._load = _lasting(path), options, load
 
     def changed(self, **options: Any) -> Any:

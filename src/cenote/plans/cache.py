@@ -20,7 +20,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -34,9 +34,10 @@ from cenote.core.errors import CenoteError
 from cenote.core.files import PrivateFolder
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
-from cenote.plans import fingerprint, reader
 from cenote.plans.format import StoredModel
 from cenote.plans.later import Later, finish, later
+from cenote.plans.reader import PlanFile
+from cenote.plans.source import Source
 
 _log = logging.getLogger(__name__)
 Shapes = tuple[tuple[int, ...], ...]
@@ -52,20 +53,11 @@ _SHAPES_KEPT = 1
 
 
 class CacheEntry:
-    """A model loaded in one way: a digest of its content, and its place in the cache."""
+    """A model loaded in one way, and its place in the cache."""
 
-    def __init__(
-        self,
-        content: str,
-        path: str | os.PathLike[str] | None,
-        options: LoadOptions,
-        values: Sequence[str] = (),
-    ) -> None:
-        """Make an entry. `content`: digest of the model; `path`: its file, beside which are those with its
-        weights; `values`: those inside the loaded model that are given instead of its outputs."""
-        self.content, self.path, self.options, self.values = content, path, options, tuple(values)
-        # Digests of those files by name; None where they cannot be read.
-        self.external: Mapping[str, str] | None = {}
+    def __init__(self, source: Source, options: LoadOptions, values: Sequence[str] = ()) -> None:
+        """Make an entry. `values`: those inside the loaded model that are given instead of its outputs."""
+        self.source, self.options, self.values = source, options, tuple(values)
         self._left = _SHAPES_KEPT
 
     def find(self, shapes: Shapes | None, threads: int) -> StoredModel | None:
@@ -80,20 +72,18 @@ class CacheEntry:
             name = self._name(shapes)
             finish(str(place.path / name))
             try:
-                handle = place.open(name)
-                try:
-                    stored = reader.read_open(handle, str(place.path / name), threads)
-                    idle = time.time() - os.fstat(handle).st_mtime
-                finally:
-                    os.close(handle)
+                with PlanFile(place.open(name), place.path / name) as file:
+                    stored = file.model(threads)
+                    idle = time.time() - os.fstat(file.handle).st_mtime
             except (CenoteError, OSError):
                 return None
-            if not self._holds(stored.external):
+            external = stored.source.external if stored.source is not None else {}
+            if not self.source.has_beside(external):
                 return None
             if idle > _USED_LATELY:
                 with contextlib.suppress(OSError):
                     place.touch(name)
-        self.external = stored.external
+        self.source = replace(self.source, external=external)
         return stored
 
     def keep(self, shapes: Shapes | None, model: StoredModel) -> Later | None:
@@ -104,14 +94,14 @@ class CacheEntry:
         arrays = [x for plan in model.plans.values() for x in plan.program.constants]
         arrays += [x for _, sized in model.sized for x in sized.template.constants]
         nbytes = sum({id(x): x.nbytes for x in arrays}.values())
-        if self.external is None or self._left < 0 or not 0 <= nbytes < room:
+        if self.source.external is None or self._left < 0 or not 0 <= nbytes < room:
             return None
         with importing():
             # Imported here: a process that finds its plan writes none.
             from cenote.plans.writer import write
 
         name, target = self._name(shapes), jit.host_target()
-        model = replace(model, source="", content=self.content, external=self.external)
+        model = replace(model, source=replace(self.source, path=""))
         place = _plans().__enter__()
         if place is None:
             return None
@@ -140,38 +130,14 @@ class CacheEntry:
 
     def giving(self, values: Sequence[str]) -> CacheEntry:
         """Return the entry of the same model with values inside it as its outputs."""
-        made = CacheEntry(self.content, self.path, self.options, values)
-        made.external = self.external
-        return made
-
-    def note_external(self, names: Sequence[str]) -> None:
-        """Record the files beside the model that its weights were read from."""
-        assert self.path is not None or not names
-        try:
-            self.external = {name: self._digest_of(name) for name in names}
-        except OSError:
-            self.external = None
-
-    def _digest_of(self, name: str) -> str:
-        """Return the digest of a file beside the model; the front end allows a path through a folder that is
-        missing."""
-        return fingerprint.of_file(Path(self.path or "").parent.joinpath(name).resolve())
-
-    def is_of(self, source: object) -> bool:
-        """Return whether the model is still the same."""
-        return content_of(source) == self.content and self._holds(self.external)
-
-    def _holds(self, external: Mapping[str, str] | None) -> bool:
-        """Return whether the files with the weights have the content that the plan was made from."""
-        try:
-            return external is not None and all(
-                self._digest_of(name) == digest for name, digest in external.items()
-            )
-        except OSError:
-            return False
+        return CacheEntry(self.source, self.options, values)
 
     def _name(self, shapes: Shapes | None) -> str:
-        parts = [self.content, *(f"{name}={value}" for name, value in self.options.key().items()), _world()]
+        parts = [
+            self.source.content,
+            *(f"{name}={value}" for name, value in self.options.key().items()),
+            _world(),
+        ]
         if self.values:
             parts.append(f"values={self.values}")
         if self.options.tune != "off":
@@ -184,30 +150,6 @@ class CacheEntry:
 def _plans() -> contextlib.AbstractContextManager[PrivateFolder | None]:
     """Open the folder of plans; None when plans are not cached."""
     return object_cache.folder("plans") if settings.PLAN_CACHE.integer() else contextlib.nullcontext()
-
-
-def cache_entry_of(source: object, options: LoadOptions) -> CacheEntry | None:
-    """Return the entry of a model given by its path or its bytes; None for others, and for a file that is not
-    readable."""
-    content = content_of(source)
-    if content is None:
-        return None
-    return CacheEntry(content, source if isinstance(source, str | os.PathLike) else None, options)
-
-
-def content_of(source: object) -> str | None:
-    """Return the digest of a model's content; None unless it is bytes or files that can be read."""
-    if isinstance(source, bytes):
-        return fingerprint.of_bytes(source)
-    if not isinstance(source, str | os.PathLike):
-        return None
-    try:
-        if os.path.isdir(source):
-            return fingerprint.of_pairs(source) or None
-        return fingerprint.of_file(source)
-    except (OSError, ValueError):
-        # The front end reports the error.
-        return None
 
 
 def _world() -> str:

@@ -14,19 +14,18 @@ detect damage, not malice: a plan file is executable content, like a shared libr
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cenote.codegen import cache
 from cenote.core.errors import UnsupportedError
-from cenote.core.files import open_regular
 from cenote.core.load_options import LoadOptions
 from cenote.core.target import Target
 from cenote.core.types import Declared
 from cenote.core.version import __version__
 from cenote.plans.classes import Pattern, SizedPlan, StoredPlan, Tail
+from cenote.plans.source import Source
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -46,10 +45,9 @@ class StoredModel:
     """Content of a plan file: plans for sets of input shapes and for classes of sizes, and the options of the load.
 
     `options` are those of `cenote.load`; a file holds a part of them (`LoadOptions.record`). `tails` are the rests of
-    the model behind plans, by the shapes of those, where shapes depend on content. `source` is the path of the model
-    that it was made from ("" for unknown), `content` the digest of that model, and `external` names the files beside
-    it that hold its weights, with the digest of each. `metadata` are the file's own key-value pairs, `about` its
-    description of itself.
+    the model behind plans, by the shapes of those, where shapes depend on content. `metadata` are the file's own
+    key-value pairs, `about` its description of itself. `source`: the files that the model was made from, where they are
+    known.
     """
 
     inputs: tuple[Declared, ...]
@@ -59,28 +57,13 @@ class StoredModel:
     plans: Mapping[tuple[tuple[int, ...], ...], Plan | StoredPlan]
     sized: Sequence[tuple[Pattern, SizedPlan]] = ()
     tails: Mapping[tuple[tuple[int, ...], ...], Tail] = field(default_factory=dict)
-    source: str = ""
-    content: str = ""
-    external: Mapping[str, str] = field(default_factory=dict)
     about: Mapping[str, str] = field(default_factory=dict)
+    source: Source | None = None
 
 
 def is_plan_file(start: bytes) -> bool:
     """Return whether these first bytes of a file are those of a plan file (of any version)."""
     return start[:11] == MAGIC[:11]
-
-
-def is_plan_at(path: str | os.PathLike[str]) -> bool:
-    """Return whether there is a plan file (of any version) at this path."""
-    try:
-        handle = open_regular(path)
-        try:
-            return is_plan_file(os.read(handle, 16))
-        finally:
-            os.close(handle)
-    # ValueError: a path with a null byte.
-    except (OSError, ValueError):
-        return False
 
 
 def world(target: Target) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -9,16 +10,19 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.core.errors import CapacityError, CenoteError, MissingFileError, ModelError
+from cenote.core.errors import CapacityError, CenoteError, ModelError
 from cenote.core.files import open_regular
+from cenote.core.load_options import LoadOptions
 from cenote.plans import fingerprint, format, records, templates
 from cenote.plans.classes import StoredPlan, Tail
 from cenote.plans.format import MAGIC, PAGE, StalePlanError, StoredModel, is_plan_file
+from cenote.plans.source import Source
 from cenote.runtime.memory import address_of
 
 if TYPE_CHECKING:
@@ -38,48 +42,100 @@ MALFORMED = (
 _NO_ROOM = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 
 
-def read(path: str | os.PathLike[str], threads: int) -> StoredModel:
-    """Map a plan file.
+class PlanFile:
+    """A plan file that has been opened once: what it is, what it was made from, and the model in it."""
 
-    Raises StalePlanError when it was made for another CPU or version, ModelError when it is damaged, CapacityError when
-    there is no room for it now.
-    """
-    where = os.fspath(path)
-    try:
-        handle = open_regular(path)
+    def __init__(self, handle: int, path: str | os.PathLike[str]) -> None:
+        self.handle, self.path = handle, path
+
+    @staticmethod
+    def at(path: str | os.PathLike[str]) -> PlanFile | None:
+        """Open the plan file (of any version) at a path; None where there is none."""
         try:
-            return read_open(handle, where, threads)
-        finally:
-            os.close(handle)
-    except FileNotFoundError:
-        raise MissingFileError(f"{where}: there is no such file", where) from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, CenoteError):
-            raise
-        kind = CapacityError if getattr(error, "errno", None) in _NO_ROOM else ModelError
-        raise kind(f"{where}: the plan file cannot be read ({error})") from error
+            file = PlanFile(open_regular(path), path)
+        except (OSError, ValueError):  # ValueError: a path with a null byte
+            return None
+        with contextlib.suppress(OSError):
+            if is_plan_file(os.pread(file.handle, 16, 0)):
+                return file
+        file.close()
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; what has been mapped of it stays."""
+        os.close(self.handle)
+
+    def model(self, threads: int) -> StoredModel:
+        """Map the model.
+
+        Raises StalePlanError when it was made for another CPU or version, ModelError when it is damaged, CapacityError
+        when there is no room for it now.
+        """
+        where = os.fspath(self.path)
+        try:
+            content = _mapped(self.handle)
+            header, start = header_of(content)
+            _check_world(header["world"])
+            return _Reader(content, header, start, self.handle).model(threads)
+        except CenoteError as error:
+            raise error.located(where) from error
+        except MemoryError as error:
+            raise CapacityError(f"{where}: there is no memory to load the plan file ({error})") from error
+        except OSError as error:
+            kind = CapacityError if error.errno in _NO_ROOM else ModelError
+            raise kind(f"{where}: the plan file cannot be read ({error})") from error
+        except MALFORMED as error:
+            raise ModelError(
+                f"{where}: the plan file is damaged ({error!r:.100}); compile it again"
+            ) from error
+
+    def recipe(self) -> Recipe | None:
+        """Return what it was made from, and how; None where that is unknown or unreadable."""
+        try:
+            header, _ = header_of(_mapped(self.handle))
+            source = _source(header)
+            shapes = tuple(shapes_of(record) for record in (*header["plans"], *header["sized"]))
+            return Recipe(source, records.options(header["options"]), shapes) if source is not None else None
+        except (OSError, MemoryError, CenoteError, *MALFORMED):
+            return None
 
 
-def read_open(handle: int, where: str, threads: int) -> StoredModel:
-    """Map an open plan file; `where` names it in errors. Raises as `read`, and OSError when it cannot be mapped."""
-    try:
-        content = mapped(handle)
-        header, start = header_of(content)
-        _check_world(header["world"])
-        return _Reader(content, header, start, handle).model(threads)
-    except CenoteError as error:
-        raise error.located(where) from error
-    except MemoryError as error:
-        raise CapacityError(f"{where}: there is no memory to load the plan file ({error})") from error
-    except MALFORMED as error:
-        raise ModelError(f"{where}: the plan file is damaged ({error!r:.100}); compile it again") from error
+@dataclass(frozen=True)
+class Recipe:
+    """Source, options and shapes of inputs that a plan file was made with, to make it anew."""
+
+    source: Source
+    options: LoadOptions
+    shapes: tuple[tuple[tuple[int, ...], ...], ...]
 
 
-def mapped(handle: int) -> mmap.mmap:
+def is_plan_at(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is a plan file (of any version) at this path."""
+    with PlanFile.at(path) or contextlib.nullcontext() as file:
+        return file is not None
+
+
+def _mapped(handle: int) -> mmap.mmap:
     """Map the content of an open plan file."""
     if os.fstat(handle).st_size < len(MAGIC) + 40:
         raise ModelError("the plan file is cut short; compile it again")
     return mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
+
+
+def _source(header: Mapping[str, Any]) -> Source | None:
+    """Return the files that the model of a plan was made from; None where they are not known."""
+    source = Source(
+        records.text(header["content"], "the source's digest"),
+        records.text(header["source"], "the source"),
+        records.texts(header["external"], "files with weights"),
+    )
+    return source if source.content else None
 
 
 def header_of(content: mmap.mmap) -> tuple[dict[str, Any], int]:
@@ -161,7 +217,6 @@ class _Reader:
             templates.sized_plan(record, constants, addresses, threads)
             for record in records.items(header["sized"], "plans for sizes")
         ]
-        external = records.texts(header["external"], "files with weights")
         metadata = records.texts(header["metadata"], "metadata")
         about = records.texts(header["about"], "what it says about itself")
         return StoredModel(
@@ -172,8 +227,6 @@ class _Reader:
             plans,
             sized,
             tails,
-            source=records.text(header["source"], "the source"),
-            content=records.text(header["content"], "the source's digest"),
-            external=external,
-            about=about,
+            about,
+            _source(header),
         )

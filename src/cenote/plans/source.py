@@ -1,73 +1,90 @@
-"""The model that a plan file was made from: recorded when it is saved, used only where it is still the same."""
+"""The files that a model was made from: known by their content, and compared with it before a plan of them is used."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cenote.core.errors import ArgumentError, CenoteError
-from cenote.core.files import open_regular
-from cenote.core.load_options import NO_OPTIONS, LoadOptions
-from cenote.plans import fingerprint, records
-from cenote.plans.cache import CacheEntry
-from cenote.plans.format import StoredModel
-from cenote.plans.reader import MALFORMED, header_of, mapped, shapes_of
+from cenote.core.errors import ArgumentError
+from cenote.plans import fingerprint
 
 
 @dataclass(frozen=True)
-class PlanSource:
-    """The origin of a plan file: the model's path and digest, those of its weights' files, options, shapes."""
+class Source:
+    """Files that a model was made from: the main one, by a digest of its content, and those with its weights.
 
-    path: str
+    `path` leads to the main file; it is "" for bytes. `external` are the digests of the files beside it that hold
+    weights, by their names; None where they could not be read.
+    """
+
     content: str
-    external: Mapping[str, str]
-    options: LoadOptions
-    shapes: tuple[tuple[tuple[int, ...], ...], ...]
+    path: str = ""
+    external: Mapping[str, str] | None = field(default_factory=dict)
 
+    @staticmethod
+    def of(model: object) -> Source | None:
+        """Return the source that a model has, given by its path or its bytes; None for others, and for a file that is
+        not readable."""
+        content = content_of(model)
+        if content is None:
+            return None
+        return Source(content, os.fspath(model) if isinstance(model, str | os.PathLike) else "")
 
-def source_of(path: str | os.PathLike[str]) -> PlanSource | None:
-    """Return the origin of a plan file; None where that is unknown or unreadable."""
-    try:
-        handle = open_regular(path)
+    def beside(self, names: Iterable[str]) -> Source:
+        """Return the source with the files of these names, which weights were read from."""
         try:
-            header, _ = header_of(mapped(handle))
-        finally:
-            os.close(handle)
-        origin = PlanSource(
-            records.text(header["source"], "the source"),
-            records.text(header["content"], "the source's digest"),
-            records.texts(header["external"], "files with weights"),
-            records.options(header["options"]),
-            tuple(shapes_of(record) for record in (*header["plans"], *header["sized"])),
-        )
-    except (OSError, MemoryError, CenoteError, *MALFORMED):
+            return replace(self, external={name: self._digest_of(name) for name in names})
+        except OSError:
+            return replace(self, external=None)
+
+    def is_still(self, model: object) -> bool:
+        """Return whether a model, given by its path or its bytes, is this one, its weights included."""
+        return content_of(model) == self.content and self.has_beside(self.external)
+
+    def has_beside(self, external: Mapping[str, str] | None) -> bool:
+        """Return whether the files with weights have these digests."""
+        try:
+            return external is not None and all(
+                self._digest_of(name) == digest for name, digest in external.items()
+            )
+        except OSError:
+            return False
+
+    def _digest_of(self, name: str) -> str:
+        """Return the digest of a file beside the model; the front end allows a path through a folder that is
+        missing."""
+        return fingerprint.of_file(Path(self.path).parent.joinpath(name).resolve())
+
+
+def content_of(model: object) -> str | None:
+    """Return the digest of a model's content; None unless it is bytes or files that can be read."""
+    if isinstance(model, bytes):
+        return fingerprint.of_bytes(model)
+    if not isinstance(model, str | os.PathLike):
         return None
-    return origin if origin.path and origin.content else None
+    try:
+        if os.path.isdir(model):
+            return fingerprint.of_pairs(model) or None
+        return fingerprint.of_file(model)
+    except (OSError, ValueError):
+        # The front end reports the error.
+        return None
 
 
-def is_source(path: str, content: str, external: Mapping[str, str]) -> bool:
-    """Return whether the model at this path, with its files of weights, is the one that had these digests."""
-    cache_entry = CacheEntry(content, path, NO_OPTIONS)
-    cache_entry.external = external
-    return cache_entry.is_of(path)
+def recorded(path: str | os.PathLike[str], known: Source | None) -> Source:
+    """Return the source at a path, for a plan file. `known`: what the model was made from, as far as that is known.
 
-
-def with_source(
-    stored: StoredModel, source: str | os.PathLike[str], origin: tuple[str, Mapping[str, str] | None] | None
-) -> StoredModel:
-    """Return the stored model with `source` as its origin. `origin`: the digests of that which are known already.
-
-    Raises ArgumentError when the source cannot be read or is another model.
+    Raises ArgumentError when it cannot be read or is another model.
     """
     try:
-        content = fingerprint.of_file(source)
+        content = fingerprint.of_file(path)
     except (OSError, ValueError) as error:
-        raise ArgumentError(f"source: {os.fspath(source)} cannot be read ({error})") from error
-    if origin is not None and origin[0] != content:
+        raise ArgumentError(f"source: {os.fspath(path)} cannot be read ({error})") from error
+    if known is not None and known.content != content:
         raise ArgumentError(
-            f"source: {os.fspath(source)} is not what this model was made from, or has changed since; load it anew"
+            f"source: {os.fspath(path)} is not what this model was made from, or has changed since; load it anew"
         )
-    external = (origin[1] if origin is not None else None) or {}
-    return replace(stored, source=str(Path(source).resolve()), content=content, external=external)
+    external = known.external if known is not None else None
+    return Source(content, str(Path(path).resolve()), external or {})

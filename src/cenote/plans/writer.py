@@ -23,6 +23,7 @@ from cenote.plans import format, templates
 from cenote.plans.classes import StoredPlan, Tail
 from cenote.plans.fingerprint import checksums
 from cenote.plans.format import MAGIC, PAGE, TRUSTED, StoredModel
+from cenote.plans.source import Source
 from cenote.runtime.steps import KernelStep, Slot, Step
 from cenote.runtime.template import KernelTemplate
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _PIECE = 4 << 20
 
 
-def save(path: str | os.PathLike[str], model: StoredModel) -> None:
+def write_at(path: str | os.PathLike[str], model: StoredModel) -> None:
     """Write a plan file, whole or not at all. Raises as `write`, OSError naming `path`."""
     try:
         with replacing(path, 0o644) as file:
@@ -50,7 +51,7 @@ def write(
 
     Raises UnsupportedError for a host step or a text that cannot be encoded.
     """
-    constants = _Constants()
+    constants, source = _Constants(), model.source or Source("")
     stored = [
         _plan_record(shapes, plan, constants, model.tails.get(shapes)) for shapes, plan in model.plans.items()
     ]
@@ -65,9 +66,9 @@ def write(
         "metadata": dict(model.metadata),
         "about": dict(model.about),
         "options": model.options.record(),
-        "source": model.source,
-        "content": model.content,
-        "external": dict(model.external),
+        "source": source.path,
+        "content": source.content,
+        "external": dict(source.external or {}),
         "plans": stored,
         "sized": sized,
         "descriptions": [len(text) for text in texts],
