@@ -17,7 +17,7 @@ from cenote.core.target import PAIRS, Target
 from cenote.core.types import Array
 from cenote.ops.conv.conv import Conv
 from cenote.ops.quantization.quantized_linear import QLinearConv
-from tests.harness import lowerings_of, run_lowering
+from tests.harness import calls_of, input_types, lowerings_of, run_lowering
 from tests.targets import TARGETS
 
 WAYS = [
@@ -157,6 +157,35 @@ def test_any_convolution_of_bytes_has_every_bit_or_is_left_to_the_reference(
         x_zero=zero + shift, y_zero=y_zero + shift, **kinds,
     )  # fmt: skip
     check(case, jit.host_target(), least=int(groups == 1))
+
+
+@named
+def test_weights_that_outgrow_the_level_2_cache_are_read_in_passes(target: Target) -> None:
+    case = Case(1, 64, 5, 32, 3, 1, 1)
+    small = replace(target, l2_bytes=8 << 10)
+    (lowering,) = lowerings_of(case.operator(), case.arrays(), small, True)
+    types = input_types(case.arrays(), True)
+    assert all(
+        call.word("chunk") < call.word("entries") for call in calls_of(case.operator(), lowering, types)
+    )
+    check(case, small)
+
+
+@named
+@pytest.mark.parametrize("y_zero", [0, 13])
+def test_halves_round_to_even_numbers_before_the_zero_point_is_added(y_zero: int, target: Target) -> None:
+    arrays = list(Case(1, 16, 5, 16, 1).arrays())
+    one, half = np.array(1, np.float32), np.full(16, 0.5, np.float32)
+    arrays[0] //= 64
+    arrays[3] //= 32
+    arrays[1], arrays[4], arrays[6], arrays[7] = one, half, one, np.array(y_zero, np.uint8)
+    arrays[8][:] = 60
+    sums = np.einsum("kc,chw->khw", arrays[3][:, :, 0, 0].astype(int), arrays[0][0].astype(int)) + 60
+    want = np.clip(np.rint(sums / 2) + y_zero, 0, 255).astype(np.uint8)[None]
+    assert (sums % 2).any()
+    for lowering in lowerings_of(QLinearConv(), arrays, target, True):
+        (y,) = run_lowering(QLinearConv(), lowering, arrays, target)
+        np.testing.assert_array_equal(y, want)
 
 
 @pytest.mark.parametrize(("place", "value"), [(6, 0.0), (4, np.inf), (4, np.nan)])

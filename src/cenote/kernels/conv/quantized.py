@@ -22,7 +22,6 @@ from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.conv.direct import TABLE, ConvDirectSpec, DirectEmitter, Pixel, PixelWalk, TapChunk
-from cenote.kernels.elementwise.rounding import round_even
 
 _COUNTS = (
     "entries chunk wide tiles band bands narrow filter_groups per_group groups_inside out_w out_h slab zero"
@@ -33,6 +32,8 @@ NUMBERS = (
     *(f"{side}_{axis}" for side in "xy" for axis in _STEPS.split()),
     *("y_block", "weights_image", "bias_group"),
 )
+# Numbers around it are one apart in float32, and the lowest 22 bits of its own are zeros.
+_ROUNDING = 1.5 * 2.0**23
 
 
 class Levels(NamedTuple):
@@ -85,10 +86,15 @@ class ConvQuantizedSpec(KernelSpec):
 
 
 def requantized(k: Kernel, scaled: Value, element: Scalar) -> Value:
-    """Return elements of y from numbers at its scale."""
+    """Return elements of y from numbers at its scale.
+
+    Bounds are whole numbers, so that bounded numbers round to what rounded ones are bounded to. Adding `_ROUNDING`
+    leaves no bits of a fraction: the sum is rounded to a whole number, halves to even, which its lowest bits hold.
+    """
     low, high = (k.splat(k.number(name), scaled.lanes) for name in ("low", "high"))
-    bounded = k.min_drop_nan(k.max_drop_nan(round_even(k, scaled), low), high)
-    return (bounded.to(I32) + k.splat(k.number("zero").to(I32), scaled.lanes)).to(element)
+    bounded = k.min_drop_nan(k.max_drop_nan(scaled, low), high)
+    whole = (bounded + _ROUNDING).bits(I32)
+    return (whole + k.splat(k.number("zero").to(I32), scaled.lanes)).to(element)
 
 
 class _Emitter(DirectEmitter):
