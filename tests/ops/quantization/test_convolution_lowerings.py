@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from cenote.codegen import jit
 from cenote.core.target import PAIRS, Target
 from cenote.core.types import Array
+from cenote.kernels.conv.quantized_depthwise_rows import DepthwiseRowsSpec
 from cenote.ops.conv.conv import Conv
 from cenote.ops.quantization.quantized_linear import QLinearConv
 from tests.harness import calls_of, input_types, lowerings_of, run_lowering
@@ -125,6 +126,12 @@ DEPTHWISE = [
     Case(1, 24, 12, 48, 5, 1, 2, groups=24, x=np.int8, x_zero=-128, y=np.int8),
     Case(1, 24, 12, 24, 3, 1, 1, groups=24, w=np.uint8, w_zero=3),
     Case(1, 16, 9, 16, 3, 1, 1, groups=16, extreme=True),
+    Case(1, 24, 11, 24, 3, 1, 1, groups=24, x=np.int8, x_zero=-3, y=np.int8),
+    Case(1, 24, 15, 24, 3, 2, 1, groups=24, x_zero=77, bounds=(13, 200)),
+    Case(1, 20, 9, 20, 2, groups=20),
+    Case(2, 20, 9, 20, 4, 1, 2, groups=20),
+    Case(1, 20, 3, 20, 3, groups=20),
+    Case(1, 20, 2, 20, 3, 1, 1, groups=20),
 ]
 
 
@@ -138,6 +145,16 @@ def test_convolutions_of_bytes_have_every_bit(case: Case, target: Target) -> Non
 @pytest.mark.parametrize("case", DEPTHWISE, ids=str)
 def test_depthwise_convolutions_of_bytes_have_every_bit(case: Case, target: Target) -> None:
     assert "quantized_depthwise" in check(case, target)
+
+
+@named
+def test_rows_of_depthwise_windows_are_products_of_four_where_an_instruction_adds_them(
+    target: Target,
+) -> None:
+    case = DEPTHWISE[0]
+    lowering, *_ = lowerings_of(case.operator(), case.arrays(), target, True)
+    *_, call = calls_of(case.operator(), lowering, input_types(case.arrays(), True))
+    assert isinstance(call.spec, DepthwiseRowsSpec) == (target.dots != PAIRS)
 
 
 @given(

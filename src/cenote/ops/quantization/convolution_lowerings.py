@@ -20,6 +20,7 @@ from cenote.kernels.conv.direct_calls import joined_groups, merge_groups
 from cenote.kernels.conv.quantized import Levels
 from cenote.kernels.conv.quantized_calls import QuantizedProblem, quantized_calls
 from cenote.kernels.conv.quantized_depthwise import LARGEST_SUM, quantized_depthwise_calls
+from cenote.kernels.conv.quantized_depthwise_rows import rows_call, suits_rows
 from cenote.kernels.cost_model import moved_seconds, peak_seconds
 from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
 from cenote.ops.base import Lowering
@@ -58,6 +59,11 @@ class QuantizedConvolution:
         deep = weights.reshape(*weights.shape[:2], *(1,) * (3 - rank), *self.shape.window).astype(np.int16)
         centred: Array = deep - self.w_zero.astype(np.int16).reshape(-1, 1, 1, 1, 1)
         return centred
+
+    @property
+    def fits_bytes(self) -> bool:
+        """Whether the weights without their zero point are numbers of 8 bits."""
+        return bool(self.centred.min() >= -128 and self.centred.max() <= 127)
 
     def offsets(self, zero: int) -> Array:
         """The bias, and what x's zero point adds to the sums taken off (int64)."""
@@ -124,14 +130,20 @@ def _depthwise(problem: QuantizedConvolution) -> Iterator[Lowering]:
         return
     moved = shape.n * shape.filters * (math.prod(shape.size) + shape.pixels)
     seconds = maximum(peak_seconds(shape.operations, target, 0.5), moved_seconds(moved))
-    yield problem.lowering(
-        "quantized_depthwise",
-        target.lanes(),
-        seconds,
-        lambda x, y: quantized_depthwise_calls(
+
+    # A row's bytes are larger than s8 numbers by 128.
+    signed = 128 * (present(problem.inputs[0]).dtype == np.int8)
+
+    def calls(x: View, y: View) -> Iterator[Call]:
+        for call in quantized_depthwise_calls(
             shape.deep(), problem.centred, offsets, problem.filter_scales, problem.levels, x, y, target
-        ),
-    )
+        ):
+            if problem.fits_bytes and all(suits_rows(spec, target.dots) for spec in call.specs):
+                weights, bias = problem.centred.astype(np.int8), problem.offsets(problem.x_zero + signed)
+                call = rows_call(call, weights, bias, target.dots)
+            yield call
+
+    yield problem.lowering("quantized_depthwise", target.lanes(), seconds, calls)
 
 
 def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
@@ -140,7 +152,7 @@ def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
     shape, target = problem.shape, problem.target
     x, lanes = present(problem.inputs[0]), target.lanes()
     weights = problem.centred
-    if weights.min() < -128 or weights.max() > 127 or joined_groups(shape, lanes) > _MOST_JOINED:
+    if not problem.fits_bytes or joined_groups(shape, lanes) > _MOST_JOINED:
         return
     merged, wide = merge_groups(shape.deep(), weights.astype(np.int8), lanes)
     # The kernel's bytes are larger than s8 numbers by 128.
