@@ -44,6 +44,7 @@ _FFT = "NumPy's own transforms and solvers are compiled code"
 _CLASSIC = "training and features of classical models, a small part of any"
 _WRITTEN = "written out by other operators, which have kernels, where these can express it"
 _SEEDED = "one number, which the system draws"
+_SCALES = "a kernel for constant scales"
 _CONSTANT = "a kernel for constant weights, the form that fusing makes"
 _BLAS = "products of float64 by the BLAS of NumPy; those of integers did not occur"
 _RARE = "did not occur in the networks that were examined"
@@ -54,7 +55,7 @@ REASONS = {
     "softmax_cross_entropy_loss": _CLASSIC,
     "einsum": _WRITTEN, "spatial_pyramid_pool": _RARE, "gated_conv": _CONSTANT,
     "fresh_seed": _SEEDED,
-    "conv_integer": _INTEGER, "matmul_integer": _INTEGER, "qlinear_conv": _CONSTANT, "qlinear_matmul": _INTEGER,
+    "conv_integer": _INTEGER, "qlinear_conv": _CONSTANT, "qlinear_matmul": _SCALES,
     "shape": _SHAPES, "size": _SHAPES, "range": _SHAPES, "constant_of_shape": _SHAPES, "eye_like": _SHAPES,
     "window": _SHAPES, "mel_weight_matrix": _SHAPES, "affine_grid": _RARE, "bit_cast": _RARE,
     "gemm": _BLAS, "matmul": _BLAS,

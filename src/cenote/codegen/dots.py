@@ -10,6 +10,8 @@ adds two products in 16 bits, where 255 * 127 + 255 * 127 saturates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cenote.codegen.builder import Kernel
@@ -18,6 +20,7 @@ from cenote.core.target import PAIRS
 from cenote.core.types import Array
 
 BYTES = 4  # products of a sum
+FLIP = -0x7F7F7F80  # the highest bit of each of four bytes
 _VPDPBUSD = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256"}  # by lanes
 _VPMADDWD = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
@@ -48,16 +51,31 @@ class Dots:
     def spread(self, place: Pointer, flipped: bool = False) -> list[Value]:
         """Load four bytes of x for all lanes. `flipped`: x is s8, and becomes the u8 that is larger by 128."""
         x = self.k.splat(place.cast(I32).load(0), self.lanes)
-        if flipped:
-            x = x ^ -0x7F7F7F80
+        return self.spread_word(x ^ FLIP if flipped else x)
+
+    def spread_word(self, x: Value) -> list[Value]:
+        """Return four bytes of x, the same in all lanes, as `added` takes them."""
         if self.way != PAIRS:
             return [x]
         return [x & 0x00FF00FF, (x.bits(U32) >> 8).bits(I32) & 0x00FF00FF]
 
     def weights(self, place: Pointer) -> list[Value]:
-        """Load the weights of all lanes, which `arranged` has stored."""
+        """Load the weights of all lanes, which `arranged` has stored, in its type or as bytes."""
         words = place.cast(I32)
+        if place.element is I8 and self.way == PAIRS:
+            count = 2 * self.lanes
+            halves = [place.load(part * count, count).to(I16) for part in range(self.parts)]
+            return [self._bitcast(half, I32, self.lanes) for half in halves]
         return [words.load(part * self.lanes, self.lanes) for part in range(self.parts)]
+
+    def store_weights(self, place: Pointer, numbers: Sequence[Value]) -> None:
+        """Store four s8 numbers of each lane (as i32), as bytes that `weights` loads."""
+        low = [number & 255 for number in numbers]
+        if self.way != PAIRS:
+            place.cast(I32).store(low[0] | low[1] << 8 | low[2] << 16 | numbers[3] << 24)
+            return
+        for part in range(2):
+            place.cast(I16).store((low[part] | low[part + 2] << 8).to(I16), part * self.lanes)
 
     def added(self, total: Value, x: list[Value], weights: list[Value]) -> Value:
         """Return the sums with these products added."""
@@ -73,9 +91,9 @@ class Dots:
 
     def _multiplied(self, x: Value, weights: Value) -> Value:
         """Return the sums of two 16-bit products in each lane."""
-        count = 2 * self.lanes
-        halves = [
-            self.k.assign(f"bitcast {each.ir} {each.text} to {I16.vector(count)}", I16, count)
-            for each in (x, weights)
-        ]
+        halves = [self._bitcast(each, I16, 2 * self.lanes) for each in (x, weights)]
         return self.k.call(_VPMADDWD[self.lanes], I32, self.lanes, halves)
+
+    def _bitcast(self, value: Value, type: Scalar, lanes: int) -> Value:
+        """Return the same bits in another number of lanes."""
+        return self.k.assign(f"bitcast {value.ir} {value.text} to {type.vector(lanes)}", type, lanes)

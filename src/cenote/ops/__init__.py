@@ -81,7 +81,8 @@ _FILES: dict[str, str] = {
     "pool.weighted": "",
     "pool.whole_map": "GlobalAveragePool GlobalMaxPool",
     "quantization.quantize": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
-    "quantization.quantized_linear": "ConvInteger MatMulInteger QLinearConv QLinearMatMul",
+    "quantization.quantized_linear": "ConvInteger QLinearConv",
+    "quantization.quantized_products": "MatMulInteger QLinearMatMul",
     "random.distributions": (
         "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
     ),

@@ -15,9 +15,11 @@ import numpy as np
 from cenote.core.types import TensorType, is_float
 from cenote.graph.graph import Graph, Node
 from cenote.ops.elementwise.binary import Add, Div, Mul
+from cenote.ops.elementwise.cast import Cast
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.movement.reshape import Reshape
 from cenote.ops.movement.transpose import Transpose
+from cenote.ops.quantization.quantized_products import MatMulInteger, MatMulIntegerToFloat
 from cenote.passes.fuse import Rewriter
 
 
@@ -42,6 +44,21 @@ def fuse_products(graph: Graph) -> Graph:
                 changed |= _scaled_output(rewriter, node)
         graph = rewriter.result()
     return graph
+
+
+def scale_integer_products(graph: Graph) -> Graph:
+    """Fold the conversion to float32, the scale and the bias into products of bytes, as dynamic quantisation has them:
+    matmul_integer, cast, mul, add. Each step rounds as it did before."""
+    if not any(isinstance(node.op, MatMulInteger) for node in graph.nodes):
+        return graph
+    rewriter = Rewriter(graph)
+    for index in range(len(rewriter.nodes)):
+        node = rewriter.nodes[index]
+        if node is not None and isinstance(node.op, Mul):
+            _scaled_bytes(rewriter, node)
+        elif node is not None and isinstance(node.op, Add):
+            _biased_bytes(rewriter, node)
+    return rewriter.result()
 
 
 def add_to_products(graph: Graph) -> Graph:
@@ -219,3 +236,36 @@ def _scaled_output(rewriter: Rewriter, node: Node) -> bool:
         return False
     rewriter.merge(product, node, replace(op, alpha=op.alpha * scaled[1]), product.inputs)
     return True
+
+
+def _scaled_bytes(rewriter: Rewriter, node: Node) -> None:
+    """MatMulInteger → Cast → Mul of one number, or of one per column."""
+    for made, scale in (node.inputs[:2], node.inputs[1::-1]):
+        cast = rewriter.producer(made, Cast)
+        found = None if cast is None else rewriter.producer(cast[0].inputs[0], MatMulInteger)
+        if cast is None or found is None or rewriter.type(made).dtype != np.float32:
+            continue
+        product, kind, result = found[0], rewriter.type(scale), rewriter.type(made)
+        columns = kind.size == 1 or (kind.shape[-1:] == result.shape[-1:] and kind.size == kind.shape[-1])
+        if not columns or rewriter.type(node.outputs[0]).shape != result.shape:
+            continue
+        if rewriter.type(product.inputs[1]).rank < 2:
+            continue
+        rewriter.nodes[rewriter.position[made]] = None
+        rewriter.uses.subtract(cast[0].inputs)
+        zeros = (*product.inputs[2:], "", "")[:2]
+        rewriter.merge(product, node, MatMulIntegerToFloat(), (*product.inputs[:2], scale, *zeros))
+        return
+
+
+def _biased_bytes(rewriter: Rewriter, node: Node) -> None:
+    """Add of one number per column."""
+    for made, other in (node.inputs[:2], node.inputs[1::-1]):
+        found = rewriter.producer(made, MatMulIntegerToFloat)
+        if found is None or other == made or len(found[0].inputs) > 5:
+            continue
+        result = rewriter.type(made)
+        bias = _one_per_column(rewriter, other, result)
+        if bias and rewriter.type(node.outputs[0]).shape == result.shape:
+            rewriter.merge(found[0], node, found[1], (*found[0].inputs, bias))
+            return

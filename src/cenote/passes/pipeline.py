@@ -27,7 +27,7 @@ from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_ident
 from cenote.passes.dilation import space_to_batch
 from cenote.passes.einsum import write_out_einsums
 from cenote.passes.fuse import Rewriter, fuse, fuse_gates
-from cenote.passes.fuse_products import add_to_products, fuse_products
+from cenote.passes.fuse_products import add_to_products, fuse_products, scale_integer_products
 from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
@@ -59,6 +59,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         eliminate_common,
         eliminate_dead,
         forget_indices,
+        scale_integer_products,
         recognize_activations,
         recognize_normalizations,
         recognize_global_pools,  # of the means that belong to no normalisation

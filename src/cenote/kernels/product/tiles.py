@@ -110,6 +110,16 @@ class ProductSpec(KernelSpec):
         return kernel
 
 
+def row_tiles(k: Kernel, width: int, first: Value, last: Value) -> Iterator[tuple[Value, Value, int]]:
+    """Emit loops over tiles of `width` rows, and of one row less; yields (first row, tile, number of rows)."""
+    wide, narrow = k.number("wide"), k.number("narrow")
+    for tile in k.range(first, k.min_drop_nan(last, wide)):
+        yield tile * width, tile, width
+    if width > 1:
+        for tile in k.range(k.max_drop_nan(first, wide), last):
+            yield tile * narrow + wide, tile, width - 1
+
+
 @dataclass(frozen=True)
 class _Rows:
     """Rows of A whose numbers are broadcast to vectors: each row by a cursor of its own, or all by one, `apart`
@@ -167,13 +177,8 @@ class _Emitter:
 
     def tiles(self, first: Value, last: Value) -> Iterator[tuple[Value, Value, int]]:
         """Emit loops over tiles of the band; yields (first row, number in the band, number of rows)."""
-        k, wide, narrow = self.k, self.k.number("wide"), self.k.number("narrow")
-        width = self.spec.width
-        for tile in k.range(first, k.min_drop_nan(last, wide)):
-            yield tile * width, tile - self.first, width
-        if width > 1:
-            for tile in k.range(k.max_drop_nan(first, wide), last):
-                yield tile * narrow + wide, tile - self.first, width - 1
+        for start, tile, width in row_tiles(self.k, self.spec.width, first, last):
+            yield start, tile - self.first, width
 
     def copy_of(self, tile: Value) -> Pointer:
         """Address of the copy of a tile's rows."""

@@ -1,4 +1,4 @@
-"""Products and convolutions of 8-bit integers: MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv."""
+"""Convolutions of 8-bit integers: ConvInteger, QLinearConv."""
 
 from __future__ import annotations
 
@@ -14,96 +14,13 @@ from cenote.core.text import split_words
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
-from cenote.ops.checks import broadcast_shapes, read, require, require_kind, require_same_dtype
+from cenote.ops.checks import require, require_kind, require_same_dtype
 from cenote.ops.conv.conv import Conv, correlate, decode_conv
 from cenote.ops.quantization.convolution_lowerings import QuantizedConvolution, convolution_lowerings
 from cenote.ops.quantization.quantize import saturated
 from cenote.ops.values import seeded, wide
 
 INT32 = np.dtype(np.int32)
-
-
-class _Product(Op):
-    def operations(self, outputs: Types, a: TensorType, *rest: TensorType | None) -> int:
-        return 2 * outputs[0].size * a.shape[-1]
-
-
-@dataclass(frozen=True)
-class MatMulInteger(_Product):
-    """(a - its zero point) (b - its zero point) of 8-bit integers as int32, which wraps around.
-
-    Zero points are scalars, one per row of a or column of b, or broadcast to them.
-    """
-
-    name = "matmul_integer"
-    operands = ("a", "b", "a_zero_point?", "b_zero_point?")
-    from_onnx = {"MatMulInteger": lambda node: read(MatMulInteger, node)}
-
-    def types(
-        self, a: TensorType, b: TensorType, a_zero: TensorType | None, b_zero: TensorType | None
-    ) -> Types:
-        for x, zero, rows in ((a, a_zero, True), (b, b_zero, False)):
-            _check_operand(self.name, x, None, zero, rows)
-        return (TensorType(INT32, _matmul_shape(self.name, a, b)),)
-
-    def compute(self, a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Arrays:
-        return (_matmul(a, b, a_zero, b_zero).astype(np.int32),)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        a, b = seeded((4, 3), 1, np.uint8), seeded((3, 5), 2, np.int8)
-        yield Sample(MatMulInteger(), (a, b))
-        yield Sample(MatMulInteger(), (a, b, np.array(12, np.uint8), np.array([-3], np.int8)))
-        per = (np.array([1, 2, 3, 4], np.uint8), np.array([5, 4, 3, 2, 1], np.int8))
-        yield Sample(MatMulInteger(), (a, b, *per), "per row and column")
-        yield Sample(MatMulInteger(), (seeded((2, 0, 3), 1, np.int8), b.astype(np.uint8)), "empty")
-        yield Sample(MatMulInteger(), (seeded((3,), 1, np.int8), b), "vector")
-
-
-@dataclass(frozen=True)
-class QLinearMatMul(_Product):
-    """The product of two quantized matrices, quantized: round(a b * a_scale * b_scale / y_scale) +
-    y_zero_point.
-
-    Scales and zero points of a and b are scalars, one per row of a or column of b, or broadcast to them;
-    y's are scalars or broadcast to y. Halves round to even before the zero point is added.
-    """
-
-    name = "qlinear_matmul"
-    operands = split_words("a a_scale a_zero_point b b_scale b_zero_point y_scale y_zero_point")
-    from_onnx = {"QLinearMatMul": lambda node: read(QLinearMatMul, node)}
-
-    def types(self, *inputs: TensorType) -> Types:
-        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
-        _check_operand(self.name, a, a_scale, a_zero, True)
-        _check_operand(self.name, b, b_scale, b_zero, False)
-        require_kind(self.name, y_scale, "f", "y_scale")
-        shape = _matmul_shape(self.name, a, b)
-        for x in (y_scale, y_zero):
-            if x.size != 1 and broadcast_shapes(self.name, x.shape, shape) != shape:
-                raise ShapeError(f"{self.name}: {x} does not broadcast to the product's shape {list(shape)}")
-        _check_bytes(self.name, y_zero, "y_zero_point")
-        return (TensorType(y_zero.dtype, shape),)
-
-    def compute(self, *inputs: Array) -> Arrays:
-        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
-        product = _matmul(a, b, a_zero, b_zero).astype(np.int32).astype(np.float64)
-        row, column = wide(_spread(a_scale, a, True)), wide(_spread(b_scale, b, False))
-        y = product * (row * column / wide(_flat(y_scale)))
-        return (saturated(y, _flat(y_zero), y_zero.dtype),)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        a, b = seeded((2, 4), 1, np.uint8), seeded((4, 3), 2, np.int8)
-        scale, zero = np.array(0.3, np.float32), np.array(5, np.uint8)
-        y = (np.array([0.7], np.float32), np.array([100], np.uint8))
-        yield Sample(QLinearMatMul(), (a, scale, zero, b, scale, zero.astype(np.int8), *y))
-        rows = (np.array([0.5, 1.5], np.float32), np.array([1, 2], np.uint8))
-        columns = (np.array([[0.5, 1.5, 3]], np.float32), np.array([[1, 2, -3]], np.int8))
-        yield Sample(QLinearMatMul(), (a, *rows, b, *columns, *y), "per row and column")
-        batch = seeded((2, 3, 2, 4), 3, np.int8)
-        signed = (y[0], np.array([-9], np.int8))
-        yield Sample(QLinearMatMul(), (batch, scale, zero.astype(np.int8), b, *columns, *signed), "batch")
 
 
 class _ConvHost(Op):
@@ -118,7 +35,7 @@ class _ConvHost(Op):
     ) -> tuple[int, ...]:
         """The output's shape, operands checked."""
         for value, zero, what in ((x, x_zero, "x"), (w, w_zero, "w")):
-            _check_bytes(self.name, value, what)
+            check_bytes(self.name, value, what)
             require_same_dtype(self.name, value, zero)
         if x_zero is not None and x_zero.size != 1:
             raise ShapeError(f"{self.name}: the zero point of x, {x_zero}, must be a scalar")
@@ -131,7 +48,7 @@ class _ConvHost(Op):
 
     def sums(self, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None) -> Array:
         """The convolution of what is left when the zero points are taken off, in int64. Pads are the zero point."""
-        centered = x.astype(np.int64) - (0 if x_zero is None else _flat(x_zero).astype(np.int64))
+        centered = x.astype(np.int64) - (0 if x_zero is None else flat(x_zero).astype(np.int64))
         weights = w.astype(np.int64)
         if w_zero is not None:
             weights = weights - per_filter(w_zero.astype(np.int64), w.ndim)
@@ -196,7 +113,7 @@ class QLinearConv(_ConvHost):
             require_kind(self.name, value, "f", "scale")
         if bias is not None and (bias.dtype != INT32 or bias.shape != shape[1:2]):
             raise ShapeError(f"{self.name}: bias {bias} must be i32[{shape[1]}]")
-        _check_bytes(self.name, y_zero, "y_zero_point")
+        check_bytes(self.name, y_zero, "y_zero_point")
         return (TensorType(y_zero.dtype, shape),)
 
     def compute(self, *inputs: Any) -> Arrays:
@@ -204,9 +121,9 @@ class QLinearConv(_ConvHost):
         total = self.sums(x, w, x_zero, w_zero)
         if bias is not None:
             total = total + per_filter(bias.astype(np.int64), x.ndim - 1)
-        scales = per_filter(_output_scales(x_scale, w_scale, y_scale), x.ndim - 1)
+        scales = per_filter(output_scales(x_scale, w_scale, y_scale), x.ndim - 1)
         # In float32, as onnxruntime computes it: of whole numbers beyond 2^24 the last bits are rounded.
-        y = saturated(wide(np.float32(total.astype(np.int32)) * scales), _flat(y_zero), y_zero.dtype)
+        y = saturated(wide(np.float32(total.astype(np.int32)) * scales), flat(y_zero), y_zero.dtype)
         return (y if self.bounds is None else np.clip(y, *self.bounds),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
@@ -225,7 +142,7 @@ class QLinearConv(_ConvHost):
             int(present(x_zero).item()),
             present(w_zero),
             bias,
-            _output_scales(present(x_scale), present(w_scale), present(y_scale)).ravel(),
+            output_scales(present(x_scale), present(w_scale), present(y_scale)).ravel(),
             int(present(y_zero).item()),
             self.bounds or (dtype.min, dtype.max),
         )
@@ -248,10 +165,10 @@ class QLinearConv(_ConvHost):
         yield Sample(QLinearConv(conv), small, "no images")
 
 
-def _output_scales(x: Array, w: Array, y: Array) -> Array:
+def output_scales(x: Array, w: Array, y: Array) -> Array:
     """The factors from sums to numbers of y, one or one per filter, each step in float32."""
     with np.errstate(all="ignore"):
-        scales: Array = _flat(x.astype(np.float32)) * w.astype(np.float32) / _flat(y.astype(np.float32))
+        scales: Array = flat(x.astype(np.float32)) * w.astype(np.float32) / flat(y.astype(np.float32))
     return scales
 
 
@@ -260,7 +177,8 @@ def per_filter(values: Array, rank: int) -> Array:
     return values.reshape(-1, *(1,) * (rank - 1))
 
 
-def _check_bytes(op: str, x: TensorType, what: str) -> None:
+def check_bytes(op: str, x: TensorType, what: str) -> None:
+    """Raise DTypeError or UnsupportedError unless a tensor is of bytes."""
     if x.dtype.name.startswith("float8"):
         raise UnsupportedError(
             f"{op}: '{what}' has type {x.dtype}, which is not supported; use int8 or uint8"
@@ -269,52 +187,6 @@ def _check_bytes(op: str, x: TensorType, what: str) -> None:
         raise DTypeError(f"{op}: '{what}' has type {x.dtype}, expected int8 or uint8")
 
 
-def _check_operand(
-    op: str, x: TensorType, scale: TensorType | None, zero: TensorType | None, rows: bool
-) -> None:
-    """Types and shapes of one side of a product."""
-    _check_bytes(op, x, "a" if rows else "b")
-    require_same_dtype(op, x, zero)
-    if scale is not None:
-        require_kind(op, scale, "f", "scale")
-    for value in (scale, zero):
-        if value is None or value.size == 1:
-            continue
-        if x.rank < 2:
-            raise ShapeError(f"{op}: {value} beside a vector {x} must be a scalar")
-        extent = x.shape[-2] if rows else x.shape[-1]
-        single = value.rank == 1 and value.shape == (extent,)
-        kept = (*x.shape[:-1], 1) if rows else (*x.shape[:-2], 1, x.shape[-1])
-        if not single and (value.rank < 2 or broadcast_shapes(op, value.shape, kept) != kept):
-            raise ShapeError(
-                f"{op}: {value} must be a scalar or one number per {'row' if rows else 'column'} of {x}"
-            )
-
-
-def _matmul_shape(op: str, a: TensorType, b: TensorType) -> tuple[int, ...]:
-    if not a.rank or not b.rank or a.shape[-1] != (b.shape[-2] if b.rank > 1 else b.shape[0]):
-        raise ShapeError(f"{op}: a {a} and b {b} cannot be multiplied")
-    batch = broadcast_shapes(op, a.shape[:-2], b.shape[:-2])
-    return (*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.rank > 1 else ()))
-
-
-def _flat(x: Array) -> Array:
+def flat(x: Array) -> Array:
     """One number as a scalar, so that it broadcasts without adding axes."""
     return x.reshape(()) if x.size == 1 else x
-
-
-def _spread(values: Array, x: Array, rows: bool) -> Array:
-    """A scale or zero point in a shape that broadcasts with the matrix."""
-    if values.size == 1 or values.ndim > 1:
-        return _flat(values)
-    return values[:, None] if rows else values
-
-
-def _matmul(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
-    """The exact product around the zero points, in int64."""
-    left, right = a.astype(np.int64), b.astype(np.int64)
-    if a_zero is not None:
-        left = left - _spread(a_zero, a, True).astype(np.int64)
-    if b_zero is not None:
-        right = right - _spread(b_zero, b, False).astype(np.int64)
-    return np.asarray(np.matmul(left, right))
