@@ -268,6 +268,27 @@ def catchers_of_everything() -> set[str]:
     return found
 
 
+def words_of_records_without_a_name() -> list[str]:
+    """Words of `runtime.layouts` that are told by their number: columns of tables, and addresses in native code."""
+    shared = {path for path in sources() if path.startswith(("runtime/", "kernels/driver", "kernels/launch"))}
+    columns = [
+        f"{path}:{node.lineno}"
+        for path, node in nodes(ast.Subscript)
+        if path in shared
+        and isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and isinstance(node.slice, ast.Tuple)
+        and isinstance(node.slice.elts[-1], ast.Constant)
+        and isinstance(node.slice.elts[0], ast.Slice)
+    ]
+    fields = re.compile(
+        r'field\("[\w.]+", "%[\w.]+", \d+\)|getelementptr i64, ptr %(?:control|record|log), i64 \d+'
+    )
+    return columns + [
+        f"{path}: {found}" for path in sorted(shared) for found in fields.findall(sources()[path])
+    ]
+
+
 RULES: tuple[Callable[[], list[str]], ...] = (
     headless_docstrings,
     private_names_of_other_parts,
@@ -285,4 +306,5 @@ RULES: tuple[Callable[[], list[str]], ...] = (
     tests_that_do_not_mirror_the_source,
     lines_of_the_changelog_that_stand_twice,
     options_that_are_not_said_everywhere,
+    words_of_records_without_a_name,
 )

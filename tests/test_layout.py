@@ -318,14 +318,14 @@ def test_nothing_is_left_to_do() -> None:
 
 # How often each of `house_rules` is broken: a number rises never, and is written down here when it has fallen.
 BROKEN = {
-    "headless_docstrings": 1,
+    "headless_docstrings": 0,
     "private_names_of_other_parts": 4,
     "models_and_plans_of_any_type": 0,
     "parameters_of_any_type": 392,
     "class_names_that_stand_twice": 0,
     "kernels_asked_by_name": 0,
     "modules_that_nothing_imports": 0,
-    "formatter_skips": 33,
+    "formatter_skips": 32,
     "values_torn_by_a_comment": 0,
     "paths_that_do_not_exist": 0,
     "parts_that_architecture_does_not_name": 0,
@@ -334,6 +334,7 @@ BROKEN = {
     "tests_that_do_not_mirror_the_source": 0,
     "lines_of_the_changelog_that_stand_twice": 0,
     "options_that_are_not_said_everywhere": 0,
+    "words_of_records_without_a_name": 0,
 }
 # Who may catch every exception, and why.
 CATCHERS = {

@@ -17,6 +17,7 @@ START = """
 import os, sys, threading, time
 import numpy as np
 from cenote.runtime import threads as runtime
+from cenote.runtime.layouts import CONTROL
 from tests.runtime.chains import SIZE, chain
 
 x, own = np.arange(SIZE, dtype=np.float32), os.sched_getaffinity
@@ -30,7 +31,7 @@ def call(threads):
 
 def workers(threads):
     team = runtime._teams[threads]
-    place = team.abi.words["thread_ids"]
+    place = CONTROL.thread_ids
     ids = [int(each) for each in team.control[place + 1 : place + threads]]
     assert all(ids) and len(set(ids)) == threads - 1, ids
     return team, [own(each) for each in ids]
@@ -38,7 +39,7 @@ def workers(threads):
 def started(threads):
     call(threads)
     team, give_up = runtime._teams[threads], time.monotonic() + 60
-    place = team.abi.words["thread_ids"]
+    place = CONTROL.thread_ids
     while not all(team.control[place + 1 : place + threads]) and time.monotonic() < give_up:
         time.sleep(0.001)
     call(threads)
@@ -46,7 +47,7 @@ def started(threads):
 def kept_off(threads, cpus):
     started(threads)
     team, places = workers(threads)
-    caller = int(team.control[team.abi.words["caller_cpu"]]) - 1
+    caller = int(team.control[CONTROL.caller_cpu]) - 1
     assert caller in cpus
     assert all(each == (set(cpus) - {caller} or set(cpus)) for each in places), (places, caller, cpus)
 """
@@ -145,7 +146,7 @@ def test_who_has_left_is_placed_no_more() -> None:
         "team, _ = workers(3)\n"
         "with team.guard.lock:\n"
         "    team.dismiss()\n"
-        "place = team.abi.words['thread_ids']\n"
+        "place = CONTROL.thread_ids\n"
         "assert not team.present and not team.control[place : place + 3].any()\n"
     )
 
@@ -158,7 +159,7 @@ def test_a_caller_that_waits_long_gives_its_cpu_free_and_takes_it_back() -> None
         "from tests.runtime.long_runs import SIZE as SMALL, repeating\n"
         "kept_off(2, allowed)\n"
         "team, _ = workers(2)\n"
-        "worker, seen, over = int(team.control[team.abi.words['thread_ids'] + 1]), [], []\n"
+        "worker, seen, over = int(team.control[CONTROL.thread_ids + 1]), [], []\n"
         "def look():\n"
         "    while not over:\n"
         "        seen.append(own(worker))\n"

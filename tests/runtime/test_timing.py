@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from cenote.kernels import driver_notes
-from cenote.runtime.timing import CPU_BITS, HEADER, NO_STEP, WORDS, CallRecorder, ThreadNotes, TimedProgram
+from cenote.runtime.layouts import LOG, LOGS, NO_STEP, NOTE
+from cenote.runtime.timing import CallRecorder, ThreadNotes, TimedProgram
 from tests.runtime.chains import SIZE, chain
 
 X = np.arange(SIZE, dtype=np.float32)
@@ -72,9 +72,11 @@ def test_a_full_log_keeps_its_bounds(threads: int) -> None:
     for thread in range(threads):
         assert len(recorder.notes(thread).begin) <= 5
     log = recorder._log
-    assert log.size == HEADER + threads * (HEADER + 5 * WORDS)
+    assert log.size == LOGS.size + threads * (LOG.size + 5 * NOTE.size)
     for thread in range(1, threads):
-        assert log[HEADER + thread * (HEADER + 5 * WORDS) + 1] == 5  # what stands behind the first log
+        assert (
+            log[LOGS.size + thread * (LOG.size + 5 * NOTE.size) + LOG.room] == 5
+        )  # what stands behind the first log
     recorder.clear()
     assert recorder.filled == 0
     assert not recorder.calls
@@ -122,10 +124,3 @@ def test_a_dropped_recorder_frees_its_log_only_when_no_worker_writes() -> None:
     deadline = time.monotonic() + 0.2
     while time.monotonic() < deadline:
         np.testing.assert_array_equal(program.run([X])[0], X + 4)
-
-
-def test_a_log_is_read_as_it_is_written() -> None:
-    """The runtime imports no kernels, so both sides name its form."""
-    assert (HEADER, WORDS) == (driver_notes.LOG_HEADER, driver_notes.NOTE_WORDS)
-    assert driver_notes.NOTE_HEADER == HEADER
-    assert (NO_STEP, CPU_BITS) == (driver_notes.NO_STEP, driver_notes.CPU_BITS)

@@ -37,10 +37,7 @@ Every thread sets its floating-point mode for a job: round to nearest, exception
 zero as the step table says, whatever mode its creator or the caller was in. The caller's is restored on return. Where
 the control block names logs, threads note what they do when (`driver_notes`).
 
-Both records are 64-bit words. Step: kernel, argument record, items, grain, barrier, first step since the last barrier,
-flush denormals (that of the first record counts for the table), items of a call when alone; at word 8 the chunks taken
-from the front and, from bit 16 on, from the back, with the number of chunks behind; at word 16 the items done. The two
-lie on cache lines of their own; the control block keeps each contended word on its own line, too.
+`runtime.layouts` names the words of a step and of the control block.
 """
 
 from __future__ import annotations
@@ -53,68 +50,37 @@ from functools import cache
 from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.kernels.driver_affinity import KEEP_APART, NO_KEEP_APART
-from cenote.kernels.driver_call import CALL, CALL_ARRAYS
+from cenote.kernels.driver_call import CALL_ON_ARRAYS
 from cenote.kernels.driver_modes import MODES
-from cenote.kernels.driver_notes import NO_STEP, notes
+from cenote.kernels.driver_notes import notes
 from cenote.kernels.driver_parts import (
-    ACTIVE,
     BETWEEN_JOBS,
-    CALLER_CPU,
     CHANGE,
     CLOCK,
-    CONTROL_WORDS,
-    FIRST,
-    FLUSH,
     HALT,
     HELPERS,
-    ITEM_AT,
-    JOB,
-    LAST,
-    LOG,
     NEVER,
     RESTAMP,
-    SCRATCH,
-    SCRATCH_STRIDE,
-    SLEEPING_WORKERS,
     SLICE,
-    SPIN,
-    STEP_AT,
-    STEP_WORDS,
-    STEPS,
-    STOP,
     STRETCH,
-    STRIDE,
-    TEAM_WORDS,
-    THREAD_IDS,
-    THREADS,
     field,
 )
 from cenote.kernels.driver_rounds import ROUNDS
+from cenote.runtime.layouts import CALL_ARRAYS, CONTROL, NO_STEP, STEP
 from cenote.runtime.memory import DATA_FIELD
 from cenote.runtime.threads import DriverAbi
-
-CONTROL = {
-    "active": ACTIVE,
-    "threads": THREADS,
-    "scratch": SCRATCH,
-    "scratch_stride": SCRATCH_STRIDE,
-    "spin": SPIN,
-    "caller_cpu": CALLER_CPU,
-    "thread_ids": THREAD_IDS,
-    "log": LOG,
-}
 
 _RUN = f"""
 ; 0: done; 1: the time was up, call again with -1 as the first step.
 define i32 @cenote_run(ptr %control, ptr %steps, i64 %first, i64 %last) nounwind {{
 entry:
   %clock = alloca i64
-{field("threads.p", "%control", THREADS)}
-{field("scratch.p", "%control", SCRATCH)}
-{field("step.at", "%control", STEP_AT)}
-{field("item.at", "%control", ITEM_AT)}
-{field("job.p", "%control", JOB)}
-{field("flush.p", "%steps", FLUSH)}
+{field("threads.p", "%control", CONTROL.threads)}
+{field("scratch.p", "%control", CONTROL.scratch)}
+{field("step.at", "%control", CONTROL.step_at)}
+{field("item.at", "%control", CONTROL.item_at)}
+{field("job.p", "%control", CONTROL.job)}
+{field("flush.p", "%steps", STEP.flush)}
   %log = call ptr @log_of(ptr %control, i64 0)
   %logged = icmp ne ptr %log, null
   %begun = call i64 @ticks_if(ptr %log)
@@ -142,11 +108,11 @@ one:
   %over = icmp sge i64 %s, %last
   br i1 %over, label %done, label %do
 do:
-  %row = mul i64 %s, {STEP_WORDS}
+  %row = mul i64 %s, {STEP.size}
   %record = getelementptr i64, ptr %steps, i64 %row
-{field("words.p", "%record", 1)}
-{field("items.p", "%record", 2)}
-{field("stride.p", "%record", STRIDE)}
+{field("words.p", "%record", STEP.words)}
+{field("items.p", "%record", STEP.items)}
+{field("stride.p", "%record", STEP.stride)}
   %kernel = load ptr, ptr %record
   %words = load ptr, ptr %words.p
   %items = load i64, ptr %items.p
@@ -180,10 +146,10 @@ begin:
   %wide = zext i32 %number to i64
   %new.job = shl i64 %wide, 32
   call void @restamp(ptr %steps, i64 %first, i64 %last, i64 %new.job)
-{field("steps.p", "%control", STEPS)}
-{field("first.p", "%control", FIRST)}
-{field("last.p", "%control", LAST)}
-{field("sleepers", "%control", SLEEPING_WORKERS)}
+{field("steps.p", "%control", CONTROL.steps)}
+{field("first.p", "%control", CONTROL.first)}
+{field("last.p", "%control", CONTROL.last)}
+{field("sleepers", "%control", CONTROL.sleeping_workers)}
   store ptr %steps, ptr %steps.p
   store i64 %first, ptr %first.p
   store i64 %last, ptr %last.p
@@ -211,15 +177,15 @@ done:
 _WORK = f"""
 define void @cenote_work(ptr %control, i64 %index) nounwind {{
 entry:
-{field("active", "%control", ACTIVE)}
-{field("sleepers", "%control", SLEEPING_WORKERS)}
-{field("spin.p", "%control", SPIN)}
-{field("steps.p", "%control", STEPS)}
-{field("first.p", "%control", FIRST)}
-{field("last.p", "%control", LAST)}
-{field("scratch.p", "%control", SCRATCH)}
-{field("stride.p", "%control", SCRATCH_STRIDE)}
-{field("stop.p", "%control", STOP)}
+{field("active", "%control", CONTROL.active)}
+{field("sleepers", "%control", CONTROL.sleeping_workers)}
+{field("spin.p", "%control", CONTROL.spin)}
+{field("steps.p", "%control", CONTROL.steps)}
+{field("first.p", "%control", CONTROL.first)}
+{field("last.p", "%control", CONTROL.last)}
+{field("scratch.p", "%control", CONTROL.scratch)}
+{field("stride.p", "%control", CONTROL.scratch_stride)}
+{field("stop.p", "%control", CONTROL.stop)}
   br label %job
 job:
   %seen = phi i32 [ 0, %entry ], [ %seen, %look ], [ %number, %leave ]
@@ -264,7 +230,7 @@ work:
   %log = call ptr @log_of(ptr %control, i64 %index)
   %wide = zext i32 %number to i64
   %job.stamp = shl i64 %wide, 32
-{field("flush.p", "%steps", FLUSH)}
+{field("flush.p", "%steps", STEP.flush)}
   %flush = load i64, ptr %flush.p
   %mode = call i64 @enter_mode(i64 %flush)
   %at = call i64 @walk(ptr %control, ptr %steps, i64 %first, i64 %last, ptr %scratch, i64 %job.stamp, i64 {NEVER},
@@ -302,10 +268,7 @@ def direct_call() -> Callable[..., int] | None:
 def driver_abi() -> DriverAbi:
     """The driver for this machine, loaded."""
     found = jit.addresses(driver_sources(jit.host_target()), jit.host_target())
-    return DriverAbi(
-        found["cenote_run"], found["cenote_work"], found["cenote_halt"], found["cenote_rounds"], CONTROL,
-        CONTROL_WORDS, TEAM_WORDS, STEP_WORDS,
-    )  # fmt: skip
+    return DriverAbi(*(found[name] for name in DRIVERS))
 
 
 @dataclass(frozen=True)
@@ -331,7 +294,7 @@ class Driver:
             "cenote_work": modes + log + CHANGE + HELPERS + apart + _WORK,
             "cenote_halt": RESTAMP + CHANGE + HALT,
             "cenote_rounds": CLOCK + ROUNDS,
-            "cenote_call": modes + CLOCK + STRETCH + CALL,
+            "cenote_call": modes + CLOCK + STRETCH + CALL_ON_ARRAYS,
         }
         text = bodies[self.symbol].replace("DATA_FIELD", str(DATA_FIELD or 0))
         return text.replace("PAUSE", "yield" if arm else "pause").replace("FUTEX", "98" if arm else "202")

@@ -18,7 +18,8 @@ thread that waits on another only now and then. When the caller goes on, workers
 
 from __future__ import annotations
 
-from cenote.kernels.driver_parts import CALLER_CPU, CPU_WORDS, CPUS, SLEEPING_WORKERS, THREAD_IDS, field
+from cenote.kernels.driver_parts import field
+from cenote.runtime.layouts import CONTROL, CPU_WORDS
 
 _THREAD_CLOCK = 6  # of a thread, by its number: what it has run, not what it was promised
 
@@ -83,9 +84,9 @@ no:
 define internal void @keep_apart(ptr %control, i64 %threads) nounwind noinline {{
 entry:
   %cpus = alloca [{CPU_WORDS} x i64]
-{field("caller.p", "%control", CALLER_CPU)}
-{field("sleepers.p", "%control", SLEEPING_WORKERS)}
-{field("kept.p", "%control", CPUS)}
+{field("caller.p", "%control", CONTROL.caller_cpu)}
+{field("sleepers.p", "%control", CONTROL.sleeping_workers)}
+{field("kept.p", "%control", CONTROL.cpus)}
   %cpu = call i32 @cpu()
   %wide = sext i32 %cpu to i64
   %here = add i64 %wide, 1                                 ; a new worker stores 0: none
@@ -111,7 +112,7 @@ worker:
   %over = icmp sge i64 %i, %threads
   br i1 %over, label %done, label %look
 look:
-  %place = add i64 %i, {THREAD_IDS}
+  %place = add i64 %i, {CONTROL.thread_ids}
   %id.p = getelementptr i64, ptr %control, i64 %place
   %id = load atomic i64, ptr %id.p seq_cst, align 8
   %there.is = icmp sgt i64 %id, 0
@@ -155,7 +156,7 @@ entry:
   %own = alloca [{CPU_WORDS} x i64]
   call void @llvm.memset.p0.i64(ptr %cpus, i8 0, i64 {CPU_WORDS * 8}, i1 false)
   call void @llvm.memset.p0.i64(ptr %own, i8 0, i64 {CPU_WORDS * 8}, i1 false)
-{field("caller.p", "%control", CALLER_CPU)}
+{field("caller.p", "%control", CONTROL.caller_cpu)}
   %cpu = call i32 @cpu()
   %wide = sext i32 %cpu to i64
   %r = call i32 @sched_getaffinity(i32 0, i64 {CPU_WORDS * 8}, ptr %cpus)
@@ -176,7 +177,7 @@ worker:
   %over = icmp sge i64 %i, %threads
   br i1 %over, label %done, label %look
 look:
-  %place = add i64 %i, {THREAD_IDS}
+  %place = add i64 %i, {CONTROL.thread_ids}
   %id.p = getelementptr i64, ptr %control, i64 %place
   %id.wide = load atomic i64, ptr %id.p seq_cst, align 8
   %id = trunc i64 %id.wide to i32

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from cenote.kernels.driver_parts import SLICE
+from cenote.kernels.driver_parts import SLICE, field
+from cenote.runtime.layouts import CALL, PATCH
 
-CALL_ARRAYS = 4  # array objects that cenote_call takes; absent ones are None
-CALL_KERNEL, CALL_WORDS, CALL_ITEMS, CALL_SCRATCH, CALL_PATCHES = 0, 1, 2, 3, 4
-CALL_FROM, CALL_STRIDE, CALL_FLUSH = 5, 6, 7  # the first item left, items of a chunk, flush denormals
-CALL_HEADER = 8  # then three words a patch: where in the argument record, which array, bytes from its start
-
-CALL = f"""
+CALL_ON_ARRAYS = f"""
 define i32 @cenote_call(ptr %record, ptr %o0, ptr %o1, ptr %o2, ptr %o3) nounwind {{
 entry:
   %clock = alloca i64
@@ -21,11 +17,11 @@ entry:
   store ptr %o2, ptr %s2
   %s3 = getelementptr ptr, ptr %objects, i64 3
   store ptr %o3, ptr %s3
-  %words.p = getelementptr i64, ptr %record, i64 {CALL_WORDS}
-  %items.p = getelementptr i64, ptr %record, i64 {CALL_ITEMS}
-  %scratch.p = getelementptr i64, ptr %record, i64 {CALL_SCRATCH}
-  %count.p = getelementptr i64, ptr %record, i64 {CALL_PATCHES}
-  %first = getelementptr i64, ptr %record, i64 {CALL_HEADER}
+{field("words.p", "%record", CALL.words)}
+{field("items.p", "%record", CALL.items)}
+{field("scratch.p", "%record", CALL.scratch)}
+{field("count.p", "%record", CALL.patches)}
+{field("first", "%record", CALL.size)}
   %kernel = load ptr, ptr %record
   %words = load ptr, ptr %words.p
   %items = load i64, ptr %items.p
@@ -37,10 +33,10 @@ next:
   %over = icmp sge i64 %i, %count
   br i1 %over, label %go, label %patch
 patch:
-  %row = mul i64 %i, 3
+  %row = mul i64 %i, {PATCH.size}
   %place.p = getelementptr i64, ptr %first, i64 %row
-  %which.p = getelementptr i64, ptr %place.p, i64 1
-  %offset.p = getelementptr i64, ptr %place.p, i64 2
+{field("which.p", "%place.p", PATCH.array)}
+{field("offset.p", "%place.p", PATCH.offset)}
   %place = load i64, ptr %place.p
   %which = load i64, ptr %which.p
   %offset = load i64, ptr %offset.p
@@ -54,9 +50,9 @@ patch:
   %i.next = add i64 %i, 1
   br label %next
 go:
-  %from.p = getelementptr i64, ptr %record, i64 {CALL_FROM}
-  %stride.p = getelementptr i64, ptr %record, i64 {CALL_STRIDE}
-  %flush.p = getelementptr i64, ptr %record, i64 {CALL_FLUSH}
+{field("from.p", "%record", CALL.begin)}
+{field("stride.p", "%record", CALL.stride)}
+{field("flush.p", "%record", CALL.flush)}
   %flush = load i64, ptr %flush.p
   %mode = call i64 @enter_mode(i64 %flush)
   %from = load i64, ptr %from.p

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from cenote.runtime.layouts import UNTOLD
+
 _MODE, _MODE_FLUSH = 0x1F80, 0x9FC0  # MXCSR: all exceptions masked; and FTZ, DAZ
 _FLAGS, _DENORMAL = 0x3F, 0x12  # of MXCSR: all exceptions; a denormal operand, or a result that became one
 _ARM_FLUSH = 1 << 24 | 1 << 19  # FPCR: FZ, FZ16
-UNTOLD = 2  # of `take_denormals`: this processor does not tell
 
 _UNTOLD = f"""
 define internal i64 @take_denormals() nounwind {{ ret i64 {UNTOLD} }}

@@ -4,21 +4,13 @@ Where a team's control block names logs, every thread notes in its own when it b
 and the caller its whole native call. Without (null), a chunk takes one more comparison. Two readings of the counter and
 a note of 32 bytes take 30 to 40 ns a chunk. Alone, a thread reads it once a step, whose begin is the last one's end.
 
-The logs are 64-bit words. Eight in front, the first of which has the bytes from one thread's log to the next one's; per
-thread eight again, of which the first counts the notes and the second says how many there is room for; then the notes:
-begin, end, step, and items (0 for a wait) with the CPU behind them and, in bits 60 and 61, whether the chunk met
-denormal numbers (2: the processor does not tell); of a native call NO_STEP and the step behind its last one. What has
-no room is counted, not kept.
+`runtime.layouts` has the form of the logs.
 """
 
 from __future__ import annotations
 
-from cenote.kernels.driver_parts import LOG, field
-
-LOG_HEADER = NOTE_HEADER = 8
-NOTE_WORDS = 4
-CPU_BITS = 28
-NO_STEP = -1  # the step of a note about a whole native call
+from cenote.kernels.driver_parts import field
+from cenote.runtime.layouts import CONTROL, CPU_BITS, LOG, LOGS, NO_STEP, NOTE
 
 _CPU = """
 declare i32 @sched_getcpu()
@@ -95,14 +87,14 @@ _NOTE = f"""
 ; The log of a thread, if there is one.
 define internal ptr @log_of(ptr %control, i64 %index) nounwind noinline {{
 entry:
-{field("logs.p", "%control", LOG)}
+{field("logs.p", "%control", CONTROL.log)}
   %logs = load ptr, ptr %logs.p
   %on = icmp ne ptr %logs, null
   br i1 %on, label %look, label %done
 look:
   %stride = load i64, ptr %logs
   %offset = mul i64 %stride, %index
-  %behind = add i64 %offset, {LOG_HEADER * 8}
+  %behind = add i64 %offset, {LOGS.size * 8}
   %own = getelementptr i8, ptr %logs, i64 %behind
   br label %done
 done:
@@ -132,7 +124,7 @@ entry:
 look:
   %end.cpu = call {{ i64, i32 }} @ticks_and_cpu()
   %end = extractvalue {{ i64, i32 }} %end.cpu, 0
-{field("room.p", "%log", 1)}
+{field("room.p", "%log", LOG.room)}
   %count = load i64, ptr %log
   %room = load i64, ptr %room.p
   %next = add i64 %count, 1
@@ -154,12 +146,12 @@ write:
   %denormals.upper = shl i64 %denormals, {32 + CPU_BITS}
   %where = or i64 %items, %cpu.upper
   %both = or i64 %where, %denormals.upper
-  %at = mul i64 %count, {NOTE_WORDS}
-  %after = add i64 %at, {NOTE_HEADER}
+  %at = mul i64 %count, {NOTE.size}
+  %after = add i64 %at, {LOG.size}
   %record = getelementptr i64, ptr %log, i64 %after
-{field("end.p", "%record", 1)}
-{field("step.p", "%record", 2)}
-{field("both.p", "%record", 3)}
+{field("end.p", "%record", NOTE.end)}
+{field("step.p", "%record", NOTE.step)}
+{field("both.p", "%record", NOTE.what)}
   store i64 %begin, ptr %record
   store i64 %end, ptr %end.p
   store i64 %step, ptr %step.p
@@ -174,6 +166,6 @@ off:
 
 
 def notes(architecture: str, linux: bool) -> str:
-    """What threads note their work with. Needs `CLOCK` and `MODES`."""
+    """Return the functions with which threads note their work. Needs `CLOCK` and `MODES`."""
     both = _TICKS_AND_CPU if architecture == "x86" and linux else _TICKS_THEN_CPU
     return _TICKS[architecture] + (_CPU if linux else _NO_CPU) + both + _NOTE

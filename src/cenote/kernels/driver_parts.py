@@ -5,24 +5,7 @@
 
 from __future__ import annotations
 
-from cenote.core.settings import MAXIMUM_THREADS
-
-STEP_WORDS = 24
-FLUSH, STRIDE, TAKEN, CHUNKS, DONE = 6, 7, 8, 9, 16
-CONTROL_WORDS = 80
-SEQUENCE, GENERATION, ACTIVE, SLEEPING_WORKERS, SLEEPING_AT_BARRIER = 0, 8, 16, 24, 32
-THREADS, STEPS, FIRST, LAST, SCRATCH, SCRATCH_STRIDE, SPIN = 40, 41, 42, 43, 44, 45, 46
-STEP_AT, ITEM_AT, JOB, STOP = (
-    47,
-    48,
-    49,
-    50,
-)  # where an interrupted run goes on; the job; workers are to leave
-LOG = 52  # where threads note what they do, null: nowhere (`driver_notes`)
-# Of a team only: the CPU (plus 1) of the last caller, the CPUs that its workers were given, and their thread ids.
-CALLER_CPU, CPUS, CPU_WORDS = 51, CONTROL_WORDS, 128  # a bit for each of the 8,192 CPUs that Linux can have
-THREAD_IDS = CPUS + CPU_WORDS
-TEAM_WORDS = THREAD_IDS + MAXIMUM_THREADS
+from cenote.runtime.layouts import CONTROL, STEP
 
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 _ALL = 2**31 - 1
@@ -96,10 +79,10 @@ step:
   %over = icmp sgt i64 %s, %to
   br i1 %over, label %yes, label %look
 look:
-  %row = mul i64 %s, {STEP_WORDS}
+  %row = mul i64 %s, {STEP.size}
   %record = getelementptr i64, ptr %steps, i64 %row
-{field("items.p", "%record", 2)}
-{field("done.p", "%record", DONE)}
+{field("items.p", "%record", STEP.items)}
+{field("done.p", "%record", STEP.done)}
   %items = load i64, ptr %items.p
   %done = load atomic i64, ptr %done.p acquire, align 8
   %whole = or i64 %job, %items
@@ -132,10 +115,10 @@ entry:
   store i64 {NAP}, ptr %nanoseconds
   %timed = icmp ne i64 %deadline, {NEVER}
   %patience = select i1 %timed, ptr %longest, ptr null
-{field("generation", "%control", GENERATION)}
-{field("sleepers", "%control", SLEEPING_AT_BARRIER)}
-{field("spin.p", "%control", SPIN)}
-{field("threads.p", "%control", THREADS)}
+{field("generation", "%control", CONTROL.generation)}
+{field("sleepers", "%control", CONTROL.sleeping_at_barrier)}
+{field("spin.p", "%control", CONTROL.spin)}
+{field("threads.p", "%control", CONTROL.threads)}
   %spin = load i64, ptr %spin.p
   %threads = load i64, ptr %threads.p
   br label %step
@@ -144,16 +127,16 @@ step:
   %over = icmp sge i64 %s, %last
   br i1 %over, label %finish, label %open
 open:
-  %row = mul i64 %s, {STEP_WORDS}
+  %row = mul i64 %s, {STEP.size}
   %record = getelementptr i64, ptr %steps, i64 %row
-{field("words.p", "%record", 1)}
-{field("items.p", "%record", 2)}
-{field("grain.p", "%record", 3)}
-{field("barrier.p", "%record", 4)}
-{field("group.p", "%record", 5)}
-{field("taken.p", "%record", TAKEN)}
-{field("chunks.p", "%record", CHUNKS)}
-{field("done.p", "%record", DONE)}
+{field("words.p", "%record", STEP.words)}
+{field("items.p", "%record", STEP.items)}
+{field("grain.p", "%record", STEP.grain)}
+{field("barrier.p", "%record", STEP.barrier)}
+{field("group.p", "%record", STEP.group)}
+{field("taken.p", "%record", STEP.taken)}
+{field("chunks.p", "%record", STEP.chunks)}
+{field("done.p", "%record", STEP.done)}
   %items = load i64, ptr %items.p
   %grain = load i64, ptr %grain.p
   %chunks = load i64, ptr %chunks.p
@@ -343,10 +326,10 @@ reset:
   %cleared = icmp sge i64 %c, %last
   br i1 %cleared, label %done, label %clear
 clear:
-  %row = mul i64 %c, {STEP_WORDS}
+  %row = mul i64 %c, {STEP.size}
   %record = getelementptr i64, ptr %steps, i64 %row
-{field("taken.p", "%record", TAKEN)}
-{field("done.p", "%record", DONE)}
+{field("taken.p", "%record", STEP.taken)}
+{field("done.p", "%record", STEP.done)}
   store atomic i64 %job, ptr %taken.p monotonic, align 8
   store atomic i64 %job, ptr %done.p monotonic, align 8
   %c.next = add i64 %c, 1
@@ -361,11 +344,11 @@ declare i32 @usleep(i32)
 
 define void @cenote_halt(ptr %control, ptr %steps, i64 %first, i64 %last, i64 %stop) nounwind {{
 entry:
-{field("active", "%control", ACTIVE)}
-{field("sleepers", "%control", SLEEPING_WORKERS)}
-{field("first.p", "%control", FIRST)}
-{field("last.p", "%control", LAST)}
-{field("stop.p", "%control", STOP)}
+{field("active", "%control", CONTROL.active)}
+{field("sleepers", "%control", CONTROL.sleeping_workers)}
+{field("first.p", "%control", CONTROL.first)}
+{field("last.p", "%control", CONTROL.last)}
+{field("stop.p", "%control", CONTROL.stop)}
   %odd = atomicrmw add ptr %control, i32 1 seq_cst
   %number = add i32 %odd, 2
   %wide = zext i32 %number to i64
@@ -375,8 +358,8 @@ entry:
   store i64 0, ptr %last.p
   store i64 %stop, ptr %stop.p
   call void @change(ptr %control, ptr %sleepers)
-{field("generation", "%control", GENERATION)}
-{field("at.barrier", "%control", SLEEPING_AT_BARRIER)}
+{field("generation", "%control", CONTROL.generation)}
+{field("at.barrier", "%control", CONTROL.sleeping_at_barrier)}
   call void @change(ptr %generation, ptr %at.barrier)
   br label %look
 look:

@@ -6,9 +6,8 @@ states that go from one buffer to another and back, parts of arrays that are wal
 
 from __future__ import annotations
 
-from cenote.kernels.driver_parts import SLICE
-
-MOVE_WORDS = 4  # where the word lies, its value in even rounds, in odd ones, and what each round adds
+from cenote.kernels.driver_parts import SLICE, field
+from cenote.runtime.layouts import MOVE
 
 ROUNDS = f"""
 ; Rounds from that at %at up to %upto, each a run of the steps to %last. 0: done, or the round before %at has said that
@@ -34,11 +33,11 @@ move:
   %all = icmp sge i64 %i, %count
   br i1 %all, label %compute, label %set
 set:
-  %row = mul i64 %i, {MOVE_WORDS}
+  %row = mul i64 %i, {MOVE.size}
   %record = getelementptr i64, ptr %moves, i64 %row
-  %even.p = getelementptr i64, ptr %record, i64 1
-  %odd.p = getelementptr i64, ptr %record, i64 2
-  %step.p = getelementptr i64, ptr %record, i64 3
+{field("even.p", "%record", MOVE.even)}
+{field("odd.p", "%record", MOVE.odd)}
+{field("step.p", "%record", MOVE.step)}
   %word = load ptr, ptr %record
   %even.value = load i64, ptr %even.p
   %odd.value = load i64, ptr %odd.p

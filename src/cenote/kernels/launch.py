@@ -16,7 +16,7 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec, Packed, View, word_of
 from cenote.kernels.driver import direct_call, driver_sources
-from cenote.kernels.driver_call import CALL_ARRAYS
+from cenote.runtime.layouts import CALL, CALL_ARRAYS, PATCH
 from cenote.runtime.memory import address_of, aligned_bytes
 from cenote.runtime.steps import KernelStep, Slot, SlotKind
 
@@ -109,18 +109,15 @@ class _Record:
     ) -> None:
         self.words = (ctypes.c_int64 * max(1, len(values)))(*values)
         self.scratch = aligned_bytes(step.scratch, "scratch memory")
-        head = (
-            step.address,
-            ctypes.addressof(self.words),
-            step.items,
-            address_of(self.scratch),
-            len(patches),
-            0,
-            step.grain,
-            int(flush),
-        )
-        flat = [*head, *(number for patch in patches for number in patch)]
-        self.block = (ctypes.c_int64 * len(flat))(*flat)
+        block = (ctypes.c_int64 * (CALL.size + PATCH.size * len(patches)))()
+        block[CALL.kernel], block[CALL.words] = step.address, ctypes.addressof(self.words)
+        block[CALL.items], block[CALL.scratch] = step.items, address_of(self.scratch)
+        block[CALL.patches], block[CALL.stride], block[CALL.flush] = len(patches), step.grain, int(flush)
+        for row, (word, array, offset) in enumerate(patches):
+            place = CALL.size + PATCH.size * row
+            block[place + PATCH.word], block[place + PATCH.array] = word, array
+            block[place + PATCH.offset] = offset
+        self.block = block
         self.address = ctypes.addressof(self.block)
 
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from cenote.core.types import Array
-from cenote.kernels.driver_modes import UNTOLD
 from cenote.profile.recording import RecordedProgram
-from cenote.runtime.timing import NO_STEP, RecordedCall, ThreadNotes
+from cenote.runtime.layouts import NO_STEP, UNTOLD
+from cenote.runtime.timing import RecordedCall, ThreadNotes
 
 
 class Stretch(NamedTuple):

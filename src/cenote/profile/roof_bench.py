@@ -23,10 +23,11 @@ from cenote.kernels.base import Call, KernelSpec
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher
 from cenote.profile.collect import tick_of
+from cenote.runtime.layouts import NO_STEP
 from cenote.runtime.memory import aligned_bytes, available_bytes
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep, Slot, SlotKind
-from cenote.runtime.timing import NO_STEP, CallRecorder, RecordedCall, ThreadNotes, TimedProgram
+from cenote.runtime.timing import CallRecorder, RecordedCall, ThreadNotes, TimedProgram
 
 TRIES, FEW_TRIES = 5, 2
 # Seconds of one try, about.

@@ -10,7 +10,8 @@ import numpy as np
 from cenote.profile.collect import Stretch, stretches, tick_of
 from cenote.profile.fields import Span
 from cenote.profile.recording import RecordedProgram
-from cenote.runtime.timing import NO_STEP, RecordedCall, ThreadNotes
+from cenote.runtime.layouts import NO_STEP
+from cenote.runtime.timing import RecordedCall, ThreadNotes
 
 # Most spans of a call, all threads together.
 _MOST_SPANS = 20_000

@@ -23,6 +23,7 @@ from cenote.core.errors import ShapeError, UnsupportedError, refusals
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
+from cenote.runtime.layouts import STEP
 from cenote.runtime.memory import address_of, aligned_bytes, empty_output
 from cenote.runtime.outputs import ALIGNED, OUTPUTS
 from cenote.runtime.records import Records
@@ -69,7 +70,7 @@ class Program:
     @property
     def kept_bytes(self) -> int:
         """Approximate memory that the program takes while it is kept: records, step table, an arena of its own."""
-        tables = 8 * (len(self.records.starts) * self.driver.step_words + 2 * self.records.length)
+        tables = 8 * (len(self.records.starts) * STEP.size + 2 * self.records.length)
         return tables + (self.arena_bytes if self.workplaces is None else 0)
 
     def changed(self, **fields: Any) -> Program:
@@ -234,7 +235,7 @@ class Instance:
             self._use(self._place.arena.array)
 
     def _build_records(self, records: Records) -> None:
-        size, count = self.program.driver.step_words, len(records.starts)
+        size, count = STEP.size, len(records.starts)
         words = records.words() if records.length else np.zeros(1, np.int64)
         self._word = (ctypes.c_int64 * words.size).from_buffer(words.data)
         self.patches = {
@@ -251,8 +252,12 @@ class Instance:
         table, barriers = self._table[: count * size].reshape(count, size), records.barriers.copy()
         chunks = -(-records.items // (records.grains * _MOST_CHUNKS))
         grains = even_grains(records.items, records.grains * np.maximum(1, chunks), self.program.threads)
-        table[:, 0], table[:, 2], table[:, 3] = records.addresses, records.items, grains
-        table[:, 1] = address_of(words) + records.starts * 8
+        table[:, STEP.kernel], table[:, STEP.items], table[:, STEP.grain] = (
+            records.addresses,
+            records.items,
+            grains,
+        )
+        table[:, STEP.words] = address_of(words) + records.starts * 8
         for segment in self.segments:
             if isinstance(segment, tuple):
                 barriers[segment[1] - 1] = 1  # a run ends with all threads together
@@ -262,9 +267,10 @@ class Instance:
         for segment in self.segments:
             if isinstance(segment, tuple):
                 first[segment[0]] = segment[0]
-        table[:, 4], table[:, 5] = barriers, np.maximum.accumulate(first) if count else first
-        table[:, 6], table[:, 7] = int(self.program.flush), records.grains
-        table[:, 8], table[:, 9] = 0, -(-records.items // grains)
+        table[:, STEP.barrier] = barriers
+        table[:, STEP.group] = np.maximum.accumulate(first) if count else first
+        table[:, STEP.flush], table[:, STEP.stride] = int(self.program.flush), records.grains
+        table[:, STEP.taken], table[:, STEP.chunks] = 0, -(-records.items // grains)
 
     def _use(self, arena: Array) -> None:
         """Work in this arena from now on."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.core.types import INT64, Array, TensorType
+from cenote.runtime.layouts import MOVE
 from cenote.runtime.memory import address_of, empty_output
 from cenote.runtime.program import Instance, Program, require_team
 from cenote.runtime.records import Memory
@@ -151,7 +152,7 @@ class _Rounds:
         table = (ctypes.c_int64 * max(1, len(moves)))(*moves)
         while self.at.value < end:
             until = self.at.value + 1 if self.looks else end
-            self._native(table, len(moves) // 4, until)
+            self._native(table, len(moves) // MOVE.size, until)
             for look in self.looks:
                 self.instance.look(look)
             if not self._goes():

@@ -26,17 +26,14 @@ from cenote.core.load_options import thread_count
 from cenote.core.locks import Guard
 from cenote.core.target import physical_cores
 from cenote.core.types import Array
+from cenote.runtime.layouts import CONTROL
 from cenote.runtime.memory import address_of, aligned_bytes
 
 MAXIMUM_THREADS = settings.MAXIMUM_THREADS
 
 
 class DriverAbi:
-    """Functions of the driver and the layout of its records, set once by the compiler.
-
-    `words` gives the place of each field in the control block of `size` words, or `team_size` for several threads; a
-    step record has `step_words`.
-    """
+    """Functions of the driver, by their addresses; `layouts` has its records."""
 
     def __init__(
         self,
@@ -44,10 +41,6 @@ class DriverAbi:
         work: int,
         halt: int,
         rounds: int,
-        words: dict[str, int],
-        size: int,
-        team_size: int,
-        step_words: int,
     ) -> None:
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         self.run = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, number, number)(run)
@@ -57,10 +50,6 @@ class DriverAbi:
         )(rounds)
         self.run_address = run
         self.halt = ctypes.CFUNCTYPE(None, pointer, pointer, number, number, number)(halt)
-        self.words = words
-        self.size = size
-        self.team_size = team_size
-        self.step_words = step_words
 
 
 def start_thread(function: Callable[..., object], arguments: tuple[object, ...]) -> bool:
@@ -78,10 +67,10 @@ def start_thread(function: Callable[..., object], arguments: tuple[object, ...])
 
 def _live(abi: DriverAbi, control: Array, index: int, present: set[int]) -> None:
     """Run a worker from start to end. Its frame keeps the control block. Meanwhile its caller may set its CPUs."""
-    place = abi.words["thread_ids"] + index
+    place = CONTROL.thread_ids + index
     try:
         control[place] = _thread.get_native_id()
-        control[abi.words["caller_cpu"]] = 0  # so that the next call sets the CPUs of this worker, too
+        control[CONTROL.caller_cpu] = 0  # so that the next call sets the CPUs of this worker, too
         abi.work(address_of(control), index)
     finally:
         control[place] = 0  # the system may give the number to another thread
@@ -103,16 +92,16 @@ class Team:
             self
         ]  # all teams of this size, the first one first; the list is shared by them
         self.lost = False  # True in a forked child: the workers are in the parent
-        words = abi.size if threads == 1 else abi.team_size
+        words = CONTROL.cpus if threads == 1 else CONTROL.size
         self.control = aligned_bytes(words * 8, "a thread team").view(np.int64)
         self.address = address_of(self.control)
         self.scratch: Array = aligned_bytes(0, "scratch memory")
         self.stride = 0
         self.graveyard: list[Array] = []
         self.present: set[int] = set()  # indices of the workers
-        self.control[abi.words["threads"]] = threads
+        self.control[CONTROL.threads] = threads
         # One PAUSE is about 20 ns on the machines measured (65 cycles on Zen, 140 on recent Intel).
-        self.control[abi.words["spin"]] = settings.SPIN.integer() * 50
+        self.control[CONTROL.spin] = settings.SPIN.integer() * 50
 
     def hire(self) -> None:
         """Start the missing workers. The caller holds the lock."""
@@ -136,15 +125,15 @@ class Team:
             # 256 more: the threads' scratch must not share the low address bits (4 KiB aliasing).
             stride = -(-nbytes // 4096) * 4096 + 256
             self.scratch = aligned_bytes(stride * self.threads, "scratch memory")
-            self.control[self.abi.words["scratch"]] = address_of(self.scratch)
-            self.control[self.abi.words["scratch_stride"]] = self.stride = stride
+            self.control[CONTROL.scratch] = address_of(self.scratch)
+            self.control[CONTROL.scratch_stride] = self.stride = stride
 
     def free_tables(self) -> None:
         """Free the step tables of dead programs that no worker can be reading. The caller holds the lock.
 
         After a run has been published, a worker that is not active will only ever read that run's table or a newer.
         """
-        if self.graveyard and not self.control[self.abi.words["active"]]:
+        if self.graveyard and not self.control[CONTROL.active]:
             self.graveyard.clear()
 
     def dismiss(self) -> None:

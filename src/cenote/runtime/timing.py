@@ -22,14 +22,12 @@ import numpy as np
 
 from cenote.core.cached import cached_property
 from cenote.core.types import Array
+from cenote.runtime.layouts import CONTROL, CPU_BITS, LOG, LOGS, NOTE
 from cenote.runtime.memory import address_of, aligned_bytes
 from cenote.runtime.program import Instance, Program
 from cenote.runtime.steps import HostStep
 from cenote.runtime.threads import Team
 
-CPU_BITS = 28  # bits of a note's last word, above 32 bits of items
-HEADER, WORDS = 8, 4  # 64-bit words of a log in front of it and of each thread's notes; words of a note
-NO_STEP = -1
 _SETTLED = 0.02  # seconds to wait for a worker that is still writing its last note
 
 
@@ -80,10 +78,10 @@ class CallRecorder:
         self.room, self.threads = room, threads
         self.calls: list[RecordedCall] = []
         self.on = False
-        self._stride = HEADER + room * WORDS  # in words
-        log = aligned_bytes((HEADER + self._stride * threads) * 8, "the notes of a profile")
+        self._stride = LOG.size + room * NOTE.size  # in words
+        log = aligned_bytes((LOGS.size + self._stride * threads) * 8, "the notes of a profile")
         self._log = log.view(np.int64)
-        self._log[0] = self._stride * 8
+        self._log[LOGS.stride] = self._stride * 8
         self.address = address_of(self._log)
         self.words = self._log.data  # reads and writes a word in 40 ns, where an array takes 100
         self._team: Team | None = None
@@ -94,8 +92,8 @@ class CallRecorder:
         """Forget the records. No run may be in progress."""
         self.calls = []
         for thread in range(self.threads):
-            start = HEADER + thread * self._stride
-            self._log[start], self._log[start + 1] = 0, self.room
+            start = LOGS.size + thread * self._stride
+            self._log[start + LOG.count], self._log[start + LOG.room] = 0, self.room
 
     def record(self, call: Callable[[], object]) -> None:
         """Call a model whose programs are recorded by this recorder."""
@@ -108,12 +106,12 @@ class CallRecorder:
             recorded.begin, recorded.end = begin, time.perf_counter_ns()
         finally:
             self.on = False
-        recorded.notes = self.words[HEADER]
+        recorded.notes = self.words[LOGS.size + LOG.count]
 
     @property
     def filled(self) -> float:
         """Share of its room that the busiest thread needed; above 1 notes were lost."""
-        return float(self._log[HEADER :: self._stride][: self.threads].max()) / self.room
+        return float(self._log[LOGS.size + LOG.count :: self._stride][: self.threads].max()) / self.room
 
     def attend(self, team: Team) -> None:
         """Add this team's threads to the recorded ones."""
@@ -122,18 +120,21 @@ class CallRecorder:
     def settle(self) -> None:
         """Wait until no worker writes any more: one that reaches the end of a run late notes its wait afterwards."""
         team, give_up = self._team, time.monotonic() + _SETTLED
-        while team is not None and team.control[team.abi.words["active"]] and time.monotonic() < give_up:
+        while team is not None and team.control[CONTROL.active] and time.monotonic() < give_up:
             time.sleep(50e-6)
 
     def notes(self, thread: int) -> ThreadNotes:
         """Return the notes of a thread."""
-        start = HEADER + thread * self._stride
-        count = min(int(self._log[start]), self.room)
-        first = start + HEADER
-        table = self._log[first : first + count * WORDS].reshape(count, WORDS).copy()
-        items, cpu = table[:, 3] & 0xFFFFFFFF, table[:, 3] >> 32 & (1 << CPU_BITS) - 1
+        start = LOGS.size + thread * self._stride
+        count = min(int(self._log[start + LOG.count]), self.room)
+        first = start + LOG.size
+        table = self._log[first : first + count * NOTE.size].reshape(count, NOTE.size).copy()
+        what = table[:, NOTE.what]
+        items, cpu = what & 0xFFFFFFFF, what >> 32 & (1 << CPU_BITS) - 1
         cpu[cpu == (1 << CPU_BITS) - 1] = -1
-        return ThreadNotes(table[:, 0], table[:, 1], table[:, 2], items, cpu, table[:, 3] >> 32 + CPU_BITS)
+        return ThreadNotes(
+            table[:, NOTE.begin], table[:, NOTE.end], table[:, NOTE.step], items, cpu, what >> 32 + CPU_BITS
+        )
 
     def close(self) -> None:
         """Free the memory as soon as no worker can be writing to it."""
@@ -181,9 +182,9 @@ class TimedInstance(Instance):
             return
         if team is not self._attended:  # mostly its first run; the following takes 0.3 us a run
             recorder.attend(team)
-            self._attended, self._control, self._field = team, team.control.data, team.abi.words["log"]
+            self._attended, self._control, self._field = team, team.control.data, CONTROL.log
         control, place = self._control, self._field
-        recorder.calls[-1].runs.append((self._number, recorder.words[HEADER]))
+        recorder.calls[-1].runs.append((self._number, recorder.words[LOGS.size + LOG.count]))
         control[place] = recorder.address  # no other run of the team is in progress
         try:
             _run(self, team, inputs, outputs)
