@@ -150,6 +150,8 @@ def flag(where: str, name: str, value: object) -> bool:
 
 def real(where: str, name: str, value: object) -> float:
     """A real number."""
+    if type(value) is float:
+        return value
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         raise ArgumentError(f"{where}: {name} must be a number, got {shown(value)}")
     try:

@@ -38,6 +38,8 @@ class _NoNan(Real):
 
 
 Epsilon = Annotated[float, _NoNan("float")]
+LaterEpsilon = Annotated[float, Kind("float")]
+"""An epsilon that is read by the function which it is handed on to."""
 Count = Annotated[int, Whole("SupportsIndex", low=1)]
 Dim = Annotated[Any, Kind("SupportsIndex")]
 Extents = Annotated[tuple[int, ...], Wholes("SupportsIndex | Sequence[SupportsIndex]", key="as_tuple", low=0)]
@@ -173,7 +175,7 @@ class Running:
     """The last arguments of functions that have running statistics."""
 
     momentum: float = 0.1
-    eps: Epsilon = 1e-5
+    eps: LaterEpsilon = 1e-5
 
 
 @composed()
@@ -201,10 +203,8 @@ def batch_norm(
     """
     if not training and (running_mean is None or running_var is None):
         raise ArgumentError(f"{where}: running_mean and running_var must be given unless training is True")
-    array, own = given_array(where, "input", input)[0], type_of(where, "input", input)
-    dtype = own if is_float(own) else FLOAT32
-    ones, zeros = np.ones(array.shape[1:2], dtype), np.zeros(array.shape[1:2], dtype)
-    arrays = (input, *_pair(weight, bias, ones, zeros), *_pair(running_mean, running_var, zeros, ones))
+    array = given_array(where, "input", input)[0]
+    arrays = (input, *_pair(array, weight, bias, 1, 0), *_pair(array, running_mean, running_var, 0, 1))
     arguments = (training, running.momentum, running.eps)
     if not training:
         return _batch_norm(*arrays, *arguments, out=way.out, threads=way.threads)
@@ -218,14 +218,18 @@ def batch_norm(
 
 
 def _pair(
-    first: DLPack | None, second: DLPack | None, instead: Values, instead_second: Values
+    x: Values, first: DLPack | None, second: DLPack | None, instead: int, instead_second: int
 ) -> tuple[DLPack, DLPack]:
-    """Two arrays, with stand-ins in one type for those that are missing: in that of the one that is given."""
+    """Two arrays of a number per channel of x. Constants stand in for missing ones, in the type of the other or, where
+    both are missing, in that of x (float32 if that is no float)."""
+    if first is not None and second is not None:
+        return first, second
     given = first if first is not None else second
-    dtype = instead.dtype if given is None else type_of("batch_norm", "an array", given)
+    own = type_of("batch_norm", "an array", x if given is None else given)
+    dtype = own if given is not None or is_float(own) else FLOAT32
     return (
-        instead.astype(dtype) if first is None else first,
-        instead_second.astype(dtype) if second is None else second,
+        np.full(x.shape[1:2], instead, dtype) if first is None else first,
+        np.full(x.shape[1:2], instead_second, dtype) if second is None else second,
     )
 
 
