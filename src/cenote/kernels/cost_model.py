@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cenote.core.target import Target
+from cenote.core.target import PAIRS, Target
 
 GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share its error
 MEMORY = 20e9  # bytes per second from main memory
@@ -15,6 +15,9 @@ STRIDED = 10e9  # bytes per second where one side is read or written in strides
 CONVERTED = 12e9
 SHUFFLED = 30e9  # bytes per second through registers, lane by lane
 CACHE = 40e9  # bytes per second from the last cache
+# Multiply-adds of bytes a second beside float32's, by the way of `codegen.dots`. Zen 4: 42 to 50 billion of float32, 47
+# to 85 in pairs, 180 to 233 with VNNI.
+BYTES_FASTER = {PAIRS: 1.4, "avx512vnni": 4.4, "avxvnni": 4.4}
 # Seconds of work below which more threads cost more than they bring, of a call on arrays and of a model's program.
 # One thread and two take for calls with estimates of 40 to 60 us (least times, two busy cores of an AMD EPYC): Relu
 # 12.3 and 20.3 us, Add 13.5 and 18.6, Softmax 12.5 and 14.6, Transpose 9.4 and 14.9; only Sigmoid gains (17.8, 16.3).

@@ -1,12 +1,12 @@
-"""Convolutions between dequantisation and quantisation as convolutions of bytes, where those are quicker.
+"""Convolutions and products between dequantisation and quantisation as those of bytes, where these are quicker.
 
     %a = dequantize_linear %q, …
     %w = dequantize_linear <i8>, …                ->    %y = qlinear_conv %q, …, <i8>, …, <i32>
     %c = relu (conv %a, %w, dequantize_linear <i32>)
     %y = quantize_linear %c, …
 
-Constants that are dequantised stay as they are until here (`Op.folds_late`); those that no convolution of bytes reads
-become floats then.
+Gemm and MatMul become qlinear_matmul likewise. Constants that are dequantised stay as they are until here
+(`Op.folds_late`); those that no operator of bytes reads become floats then.
 """
 
 from __future__ import annotations
@@ -24,17 +24,22 @@ from cenote.kernels.cost_model import moved_seconds
 from cenote.ops.conv.conv import Conv
 from cenote.ops.elementwise.activation import activation_of
 from cenote.ops.elementwise.pointwise import Pointwise
+from cenote.ops.epilogue import Fusible
+from cenote.ops.linear.gemm import Gemm
+from cenote.ops.linear.matmul import MatMul
 from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
 from cenote.ops.quantization.quantized_linear import INT32, QLinearConv
+from cenote.ops.quantization.quantized_products import QLinearMatMul
 from cenote.passes.fuse import Rewriter
 
 _BYTES = ("uint8", "int8")
+_LINEAR = Gemm(transpose_b=True)  # a fully connected layer, as most exporters write it
 _BOUNDED = ("relu", "clip")
 _LEAST_SCALE = np.finfo(np.float32).tiny  # quotients by smaller ones are infinite
 
 
-def quantize_convolutions(graph: Graph, target: Target) -> Graph:
-    """Make convolutions of bytes of those that are estimated to take no longer."""
+def quantize_sums(graph: Graph, target: Target) -> Graph:
+    """Make convolutions and products of bytes of those that are estimated to take no longer."""
     last = [node for node in graph.nodes if isinstance(node.op, QuantizeLinear)]
     if not last:
         return graph
@@ -64,7 +69,7 @@ def dequantize_constants(graph: Graph) -> Graph:
 
 
 def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
-    """Replace the convolution whose result a node quantises."""
+    """Replace the convolution or product whose result a node quantises."""
     y_scale, y_zero = _scalars(rewriter, last)
     if y_scale is None or y_zero is None:
         return
@@ -73,16 +78,16 @@ def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
     between = [] if activation is None else [activation[0]]
     if between:
         bounds = _bounded(rewriter, between[0], y_scale, y_zero)
-    convolution = rewriter.producer((between[0] if between else last).inputs[0], Conv)
-    if bounds is None or convolution is None:
+    sums = rewriter.producer((between[0] if between else last).inputs[0], Fusible)
+    if bounds is None or sums is None:
         return
-    node, op = convolution
-    inputs = _operands(rewriter, node, op, y_scale)
-    if inputs is None:
+    node, op = sums
+    quantized = _of_bytes(op, bounds)
+    inputs = None if quantized is None else _operands(rewriter, node, y_scale)
+    if quantized is None or inputs is None:
         return
     zero = rewriter.constant(f"{last.outputs[0]}.zero", y_zero)
     inputs = (*inputs[:6], last.inputs[1], zero, *inputs[6:])
-    quantized = QLinearConv(op, bounds)
     if not _is_quicker(rewriter, quantized, inputs, node, target):
         return
     for each in (*between, node):
@@ -93,6 +98,13 @@ def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
     rewriter.nodes[rewriter.position[last.outputs[0]]] = Node(
         quantized, inputs, last.outputs, node.label or last.label
     )
+
+
+def _of_bytes(op: Fusible, bounds: tuple[int, int]) -> QLinearConv | QLinearMatMul | None:
+    """The operator of bytes for one of floats; None where there is none."""
+    if isinstance(op, Conv) and op.is_bare:
+        return QLinearConv(op, bounds)
+    return QLinearMatMul(bounds) if op in (MatMul(), Gemm(), _LINEAR) else None
 
 
 def _scalars(rewriter: Rewriter, node: Node) -> tuple[Array | None, Array | None]:
@@ -131,33 +143,34 @@ def _bounded(rewriter: Rewriter, node: Node, scale: Array, zero: Array) -> tuple
     return int(low), int(high)
 
 
-def _operands(rewriter: Rewriter, node: Node, op: Conv, y_scale: Array) -> tuple[str, ...] | None:
-    """The names of x, its scale and zero point, those of the weights, and the bias, of a convolution that reads
-    dequantised bytes; None of others."""
-    sources = [_dequantized(rewriter, name) for name in node.inputs[:2]]
-    if not op.is_bare or any(source is None for source in sources):
+def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...] | None:
+    """The names of x, its scale and zero point, those of the weights, and the bias, of a convolution or product that
+    reads dequantised bytes; None of others."""
+    x, w = (_dequantized(rewriter, name) for name in node.inputs[:2])
+    if x is None or w is None or w.inputs[0] not in rewriter.constants:
         return None
-    x, w = (source for source in sources if source is not None)
     x_scale, x_zero = _scalars(rewriter, x)
-    floats = rewriter.type(node.inputs[0]).dtype == np.float32
-    if not floats or x_scale is None or x_zero is None or w.inputs[0] not in rewriter.constants:
-        return None
     weights, w_scale = rewriter.constants[w.inputs[0]], rewriter.constants.get(w.inputs[1])
-    if (
-        weights.dtype.name not in _BYTES
-        or w_scale is None
-        or w_scale.dtype != np.float32
-        or not _is_by_filter(w, weights, w_scale)
-    ):
-        return None
     w_zero = _zero_point(rewriter, w, w.inputs[0])
+    if rewriter.type(node.inputs[0]).dtype != np.float32 or x_scale is None or x_zero is None:
+        return None
+    if weights.dtype.name not in _BYTES or w_scale is None or w_scale.dtype != np.float32 or w_zero is None:
+        return None
     scales = x_scale.reshape(()) * w_scale
     bias = _bias(rewriter, node, scales)
-    if w_zero is None or bias is None or not np.isfinite(scales / y_scale).all():
+    if bias is None or not np.isfinite(scales / y_scale).all():
         return None
-    stem = node.outputs[0]
+    stem, name = node.outputs[0], w.inputs[0]
+    if not isinstance(node.op, Conv):
+        if weights.ndim != 2 or not rewriter.type(node.inputs[0]).rank:
+            return None
+        if node.op == _LINEAR:
+            name = rewriter.constant(f"{stem}.w", np.ascontiguousarray(weights.T))
+    filters = 0 if isinstance(node.op, Conv) or node.op == _LINEAR else 1
+    if not _is_by_filter(w, weights, w_scale, filters):
+        return None
     zeros = (rewriter.constant(f"{stem}.x_zero", x_zero), rewriter.constant(f"{stem}.w_zero", w_zero))
-    return (x.inputs[0], x.inputs[1], zeros[0], w.inputs[0], w.inputs[1], zeros[1], *bias)
+    return (x.inputs[0], x.inputs[1], zeros[0], name, w.inputs[1], zeros[1], *bias)
 
 
 def _dequantized(rewriter: Rewriter, name: str) -> Node | None:
@@ -167,11 +180,11 @@ def _dequantized(rewriter: Rewriter, name: str) -> Node | None:
     return node if node is not None and isinstance(node.op, DequantizeLinear) and not node.op.block else None
 
 
-def _is_by_filter(node: Node, weights: Array, scale: Array) -> bool:
-    """Whether weights have one scale, or one per filter."""
+def _is_by_filter(node: Node, weights: Array, scale: Array, filters: int) -> bool:
+    """Whether weights have one scale, or one per filter; `filters`: their axis."""
     op = node.op
     assert isinstance(op, DequantizeLinear)
-    return scale.size == 1 or (scale.shape == weights.shape[:1] and op.axis % weights.ndim == 0)
+    return scale.size == 1 or (scale.shape == (weights.shape[filters],) and op.axis % weights.ndim == filters)
 
 
 def _bias(rewriter: Rewriter, node: Node, scales: Array) -> tuple[str, ...] | None:
@@ -184,21 +197,25 @@ def _bias(rewriter: Rewriter, node: Node, scales: Array) -> tuple[str, ...] | No
         return None
     bias, own = rewriter.constants[source.inputs[0]], rewriter.constants.get(source.inputs[1])
     zero = _zero_point(rewriter, source, source.inputs[0])
-    if bias.dtype != INT32 or own is None or zero is None or zero.any():
+    if bias.dtype != INT32 or bias.ndim != 1 or own is None or zero is None or zero.any():
         return None
     return (source.inputs[0],) if np.allclose(own.ravel(), scales.ravel(), rtol=1e-5, atol=0) else None
 
 
 def _is_quicker(
-    rewriter: Rewriter, quantized: QLinearConv, inputs: tuple[str, ...], node: Node, target: Target
+    rewriter: Rewriter,
+    quantized: QLinearConv | QLinearMatMul,
+    inputs: tuple[str, ...],
+    node: Node,
+    target: Target,
 ) -> bool:
-    """Whether the convolution of bytes is estimated to take no longer than that of floats."""
+    """Whether the operator of bytes is estimated to take no longer than that of floats."""
     own = list(quantized.lowerings([rewriter.type(name) for name in inputs], target))
     if not own:
         return False
     x, y = rewriter.type(node.inputs[0]), rewriter.type(node.outputs[0])
-    weights = TensorType.known(np.broadcast_to(np.float32(0), rewriter.type(inputs[3]).shape))
-    floats = quantized.conv.lowerings([x, weights], target)
+    weights = TensorType.known(np.broadcast_to(np.float32(0), rewriter.type(node.inputs[1]).shape))
+    floats = node.op.lowerings([x, weights], target)
     other = min((each.seconds for each in floats), default=math.inf)
     # Whether it is so at all sizes is not asked: it would cost a plan, and both are right.
     return plain(min(each.seconds for each in own)) <= plain(other + moved_seconds(8 * y.size))

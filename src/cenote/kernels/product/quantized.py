@@ -15,8 +15,7 @@ are (`panels.py`), four steps of the depth next to each other. A sum around zero
     (a - p) (b - q) = a b - p (sum of b's column) - q (sum of a's row) + depth p q
 
 `offsets` has what is the same for a column. q is taken off b before where the differences fit 8 bits; else `zeros` has
-it. A panel passes through the second cache: 64 rows by 1,024 columns and a depth of 4,096 take as long per product as
-with a depth of 256.
+it.
 """
 
 from __future__ import annotations

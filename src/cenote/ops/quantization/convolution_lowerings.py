@@ -12,7 +12,7 @@ import numpy as np
 from cenote.codegen.dots import BYTES
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import maximum
-from cenote.core.target import PAIRS, Target
+from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, buffer_elements, dense_strides, halo_offset, present
 from cenote.kernels.conv.depthwise import suits
@@ -21,15 +21,12 @@ from cenote.kernels.conv.quantized import Levels
 from cenote.kernels.conv.quantized_calls import QuantizedProblem, quantized_calls
 from cenote.kernels.conv.quantized_depthwise import LARGEST_SUM, quantized_depthwise_calls
 from cenote.kernels.conv.quantized_depthwise_rows import rows_call, suits_rows
-from cenote.kernels.cost_model import moved_seconds, peak_seconds
+from cenote.kernels.cost_model import BYTES_FASTER, moved_seconds, peak_seconds
 from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
 from cenote.ops.base import Lowering
 from cenote.ops.conv.direct import efficiency
 
 _MOST_JOINED = 4  # times as many products, at most, as groups joined by zeros may cost
-# Multiply-adds of a second beside float32's, by the way of `codegen.dots`. Zen 4: 42 to 50 billion of float32, 47 to 85
-# in pairs, 180 to 225 with VNNI.
-_FASTER = {PAIRS: 1.4, "avx512vnni": 4.4, "avxvnni": 4.4}
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,7 @@ def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
     fours = -(-shape.channels // BYTES) * BYTES
     unit = fours if shape.groups == 1 and fours <= lanes // 2 else lanes
     executed = merged.operations * _filled(merged.group_filters, lanes) * _filled(merged.group_channels, unit)
-    seconds = peak_seconds(executed, target, efficiency(shape, lanes) * _FASTER[target.dots])
+    seconds = peak_seconds(executed, target, efficiency(shape, lanes) * BYTES_FASTER[target.dots])
     yield problem.lowering("quantized", unit, seconds, lambda x, y: quantized_calls(bytes_, x, y, target))
 
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from cenote.core import limits
 from cenote.core.sizes import is_size, maximum, plain
-from cenote.core.target import PAIRS, Target
+from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View, dense_strides, present
 from cenote.kernels.conv.quantized import Levels
-from cenote.kernels.cost_model import LAUNCH, moved_seconds, peak_seconds, stream_seconds
+from cenote.kernels.cost_model import BYTES_FASTER, LAUNCH, moved_seconds, peak_seconds, stream_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.elementwise.expression import Expression, Step
@@ -25,8 +25,6 @@ from cenote.ops.base import Lowering
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.linear.product_lowerings import StridedMatrices, Terms
 
-# Multiply-adds of a second beside float32's, by the way of `codegen.dots`, of many rows.
-FASTER = {PAIRS: 1.4, "avx512vnni": 4.4, "avxvnni": 4.4}
 _EXACT = ("identity", "relu", "clip")
 _INT8 = np.dtype(np.int8)
 
@@ -218,7 +216,7 @@ class _Lowering:
         product, images = self.sized.product, self.sized.images
         operations = 2 * math.prod(self.full) * product.k
         efficiency = 0.85 if plain(product.m) >= 4 else 0.4
-        compute = peak_seconds(operations, self.target, efficiency * FASTER[self.target.dots])
+        compute = peak_seconds(operations, self.target, efficiency * BYTES_FASTER[self.target.dots])
         nbytes = images * product.k * product.n
         packing = 0.0 if self.weights is not None else moved_seconds(8 * nbytes)
         return maximum(compute, stream_seconds(nbytes)) + packing
