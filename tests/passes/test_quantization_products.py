@@ -104,6 +104,13 @@ def test_a_product_between_quantisations_runs_on_bytes(form: str, relu: bool) ->
     agrees(np.asarray(loaded(X)), floats(constants, X, op, turned, axis, relu), constants)
 
 
+def test_exact_sums_are_sums_of_bytes() -> None:
+    content = model(nodes("Gemm"), {"x": X}, CONSTANTS, ["y"])
+    loaded = cenote.load(content, precision="exact")
+    assert any(each.startswith("qlinear_matmul") for each in steps(loaded)), steps(loaded)
+    agrees(np.asarray(loaded(X)), floats(CONSTANTS, X, "Gemm", False, 1, False), CONSTANTS)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_bits_do_not_depend_on_threads_or_on_what_is_known_of_the_sizes(threads: int) -> None:
     content = onnx.load_from_string(model(nodes("Gemm", relu=True), {"x": X}, CONSTANTS, ["y"]))

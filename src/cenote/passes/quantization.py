@@ -12,6 +12,7 @@ Gemm and MatMul become qlinear_matmul likewise. Constants that are dequantised s
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -104,7 +105,9 @@ def _of_bytes(op: Fusible, bounds: tuple[int, int]) -> QLinearConv | QLinearMatM
     """The operator of bytes for one of floats; None where there is none."""
     if isinstance(op, Conv) and op.is_bare:
         return QLinearConv(op, bounds)
-    return QLinearMatMul(bounds) if op in (MatMul(), Gemm(), _LINEAR) else None
+    if isinstance(op, MatMul | Gemm) and replace(op, exact=False) in (MatMul(), Gemm(), _LINEAR):
+        return QLinearMatMul(bounds)
+    return None
 
 
 def _scalars(rewriter: Rewriter, node: Node) -> tuple[Array | None, Array | None]:
@@ -161,14 +164,13 @@ def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...]
     if bias is None or not np.isfinite(scales / y_scale).all():
         return None
     stem, name = node.outputs[0], w.inputs[0]
-    if not isinstance(node.op, Conv):
-        if weights.ndim != 2 or not rewriter.type(node.inputs[0]).rank:
-            return None
-        if node.op == _LINEAR:
-            name = rewriter.constant(f"{stem}.w", np.ascontiguousarray(weights.T))
-    filters = 0 if isinstance(node.op, Conv) or node.op == _LINEAR else 1
-    if not _is_by_filter(w, weights, w_scale, filters):
+    turned = isinstance(node.op, Gemm) and node.op.transpose_b
+    if not isinstance(node.op, Conv) and weights.ndim != 2:
         return None
+    if not _is_by_filter(w, weights, w_scale, 0 if turned or isinstance(node.op, Conv) else 1):
+        return None
+    if turned:
+        name = rewriter.constant(f"{stem}.w", np.ascontiguousarray(weights.T))
     zeros = (rewriter.constant(f"{stem}.x_zero", x_zero), rewriter.constant(f"{stem}.w_zero", w_zero))
     return (x.inputs[0], x.inputs[1], zeros[0], name, w.inputs[1], zeros[1], *bias)
 
