@@ -6,7 +6,7 @@ from pathlib import Path
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from bench.verdict import OURS, Row, counts
+from bench.verdict import OURS, Row
 
 
 def draw(rows: Sequence[Row], path: Path, title: str) -> None:
@@ -31,9 +31,11 @@ def draw_panel(panel: Axes, rows: Sequence[Row]) -> None:
     """Dots: solid where the answer counts, hollow where its error is too large."""
     for index, outcome in enumerate(rows[0].outcomes):
         colour = "black" if outcome.engine == OURS else f"C{index % 10}"
-        points = [(yardstick(row), row.outcome(outcome.engine), place) for place, row in enumerate(rows)]
+        points = [(yardstick(row), row.outcome(outcome.engine), row) for row in rows]
         shown = [
-            (o.median / base, place, counts(o)) for base, o, place in points if base and o and not o.failure
+            (o.median / base, rows.index(row), row.counts(o))
+            for base, o, row in points
+            if base and o and not o.failure
         ]
         panel.scatter(
             [ratio for ratio, _, _ in shown],

@@ -32,7 +32,7 @@ class ModelFiles:
 
     @property
     def arrays(self) -> Path:
-        """NumPy archive of the input, the reference outputs and the count of multiply-adds."""
+        """NumPy archive of the input, the reference outputs, the count of multiply-adds, and perhaps a tolerance."""
         return self.folder / f"{self.name}.npz"
 
     @property
@@ -49,6 +49,12 @@ class ModelFiles:
         with np.load(self.arrays) as archive:
             found: np.ndarray = archive[array]
         return found
+
+    @property
+    def tolerance(self) -> float | None:
+        """Largest error, relative to the largest output, at which an answer is right; None: that of all models."""
+        with np.load(self.arrays) as archive:
+            return float(archive["tolerance"]) if "tolerance" in archive else None
 
 
 def require(parser: argparse.ArgumentParser, models: list[ModelFiles]) -> None:

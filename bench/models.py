@@ -21,14 +21,16 @@ from bench.report import (
     write_json,
 )
 from bench.rounds import Plan, compare
-from bench.verdict import Row
+from bench.verdict import TOLERANCE, Row
 
 
 def measure(files: ModelFiles, specs: list[EngineSpec], plan: Plan) -> Row:
     """One model with one number of threads."""
     truth = files.read("y64")
     outcomes = compare(specs, files, files.read("x"), lambda found: error(found, (truth,)), plan)
-    return Row(files.name, plan.threads, outcomes, multiply_adds=int(files.read("macs")))
+    return Row(
+        files.name, plan.threads, outcomes, int(files.read("macs")), tolerance=files.tolerance or TOLERANCE
+    )
 
 
 def label(row: Row) -> str:

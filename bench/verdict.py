@@ -12,11 +12,6 @@ OURS = "cenote"
 TOLERANCE = 1e-4
 
 
-def counts(outcome: Outcome) -> bool:
-    """Whether the engine did the work, and did it right."""
-    return not outcome.failure and outcome.error <= TOLERANCE
-
-
 @dataclass(frozen=True)
 class Row:
     """All engines on one piece of work with one number of threads."""
@@ -26,6 +21,11 @@ class Row:
     outcomes: list[Outcome]
     multiply_adds: int = 0
     bytes_moved: int = 0
+    tolerance: float = TOLERANCE
+
+    def counts(self, outcome: Outcome) -> bool:
+        """Whether the engine did the work, and did it right."""
+        return not outcome.failure and outcome.error <= self.tolerance
 
     def outcome(self, engine: str) -> Outcome | None:
         """What one engine did."""
@@ -34,12 +34,12 @@ class Row:
     def ours(self) -> Outcome | None:
         """Cenote's outcome, if it counts."""
         outcome = self.outcome(OURS)
-        return outcome if outcome is not None and counts(outcome) else None
+        return outcome if outcome is not None and self.counts(outcome) else None
 
     def best_peer(self, statistic: str = "median", wrong_too: bool = False) -> Outcome | None:
         """The fastest peer among those whose answer is right, or among all that gave one."""
         peers = [o for o in self.outcomes if not o.engine.startswith(OURS) and not o.failure]
-        peers = peers if wrong_too else [o for o in peers if counts(o)]
+        peers = peers if wrong_too else [o for o in peers if self.counts(o)]
         return min(peers, key=lambda outcome: getattr(outcome, statistic), default=None)
 
     def ratio(self, statistic: str = "median", wrong_too: bool = False) -> float | None:

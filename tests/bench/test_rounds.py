@@ -76,3 +76,14 @@ def test_json_has_no_infinity():
 def test_geometric_mean():
     assert geometric_mean([2.0, None, 8.0]) == pytest.approx(4.0)
     assert geometric_mean([None]) is None
+
+
+def test_a_row_says_which_error_is_allowed():
+    def outcome(engine: str, error: float) -> Outcome:
+        return Outcome(engine, error=error, median=1.0, fastest=1.0)
+
+    outcomes = [outcome("cenote", 0.01), outcome("near", 0.02), outcome("far", 0.03)]
+    assert Row("work", 1, outcomes).ratio() is None
+    row = Row("work", 1, outcomes, tolerance=0.02)
+    assert [row.counts(each) for each in outcomes] == [True, True, False]
+    assert row.ratio() == 1
