@@ -121,6 +121,7 @@ def test_bits_do_not_depend_on_threads_or_on_what_is_known_of_the_sizes(threads:
         np.testing.assert_array_equal(np.asarray(opened(X[:rows])), fixed[:rows])
 
 
+ONE = {"ws": np.float32(0.003), "wz": np.int8(0)}
 SQUARE = np.ascontiguousarray(CONSTANTS["w"][:COLUMNS])
 
 
@@ -129,7 +130,12 @@ SQUARE = np.ascontiguousarray(CONSTANTS["w"][:COLUMNS])
     [
         ({"w": SQUARE}, {"axis": 0}),  # scales of rows, as many as columns
         ({"w": SQUARE}, {"axis": 1, "transB": 1}),
+        (
+            {"ws": RANDOM.random(DEPTH).astype(np.float32) * 0.004, "wz": np.zeros(DEPTH, np.int8)},
+            {"axis": 0},
+        ),
         ({"b": CONSTANTS["b"][None]}, {"bias_axis": 1}),
+        ({**ONE, "b": CONSTANTS["b"][:1], "bs": np.float32(6e-5)}, {}),
         ({"bs": np.full(COLUMNS, 0.5, np.float32)}, {}),
         ({}, {"alpha": 2.0}),
         ({}, {"beta": 0.5}),
@@ -137,7 +143,9 @@ SQUARE = np.ascontiguousarray(CONSTANTS["w"][:COLUMNS])
     ids=[
         "scales of rows",
         "scales of rows, transposed",
+        "scales of rows, more than columns",
         "bias of two axes",
+        "bias of one number",
         "scale of the bias",
         "alpha",
         "beta",

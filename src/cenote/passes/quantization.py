@@ -159,16 +159,17 @@ def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...]
         return None
     if weights.dtype.name not in _BYTES or w_scale is None or w_scale.dtype != np.float32 or w_zero is None:
         return None
+    if not isinstance(node.op, Conv) and weights.ndim != 2:
+        return None
+    turned = isinstance(node.op, Gemm) and node.op.transpose_b
+    filters = 0 if turned or isinstance(node.op, Conv) else 1
+    if not _is_by_filter(w, weights, w_scale, filters):
+        return None
     scales = x_scale.reshape(()) * w_scale
-    bias = _bias(rewriter, node, scales)
+    bias = _bias(rewriter, node, scales, weights.shape[filters])
     if bias is None or not np.isfinite(scales / y_scale).all():
         return None
     stem, name = node.outputs[0], w.inputs[0]
-    turned = isinstance(node.op, Gemm) and node.op.transpose_b
-    if not isinstance(node.op, Conv) and weights.ndim != 2:
-        return None
-    if not _is_by_filter(w, weights, w_scale, 0 if turned or isinstance(node.op, Conv) else 1):
-        return None
     if turned:
         name = rewriter.constant(f"{stem}.w", np.ascontiguousarray(weights.T))
     zeros = (rewriter.constant(f"{stem}.x_zero", x_zero), rewriter.constant(f"{stem}.w_zero", w_zero))
@@ -189,7 +190,7 @@ def _is_by_filter(node: Node, weights: Array, scale: Array, filters: int) -> boo
     return scale.size == 1 or (scale.shape == (weights.shape[filters],) and op.axis % weights.ndim == filters)
 
 
-def _bias(rewriter: Rewriter, node: Node, scales: Array) -> tuple[str, ...] | None:
+def _bias(rewriter: Rewriter, node: Node, scales: Array, filters: int) -> tuple[str, ...] | None:
     """The name of the bias in whole numbers at the scale of the sums, () where there is none, None where it has
     others."""
     if len(node.inputs) < 3 or not node.inputs[2]:
@@ -199,7 +200,7 @@ def _bias(rewriter: Rewriter, node: Node, scales: Array) -> tuple[str, ...] | No
         return None
     bias, own = rewriter.constants[source.inputs[0]], rewriter.constants.get(source.inputs[1])
     zero = _zero_point(rewriter, source, source.inputs[0])
-    if bias.dtype != INT32 or bias.ndim != 1 or own is None or zero is None or zero.any():
+    if bias.dtype != INT32 or bias.shape != (filters,) or own is None or zero is None or zero.any():
         return None
     return (source.inputs[0],) if np.allclose(own.ravel(), scales.ravel(), rtol=1e-5, atol=0) else None
 
