@@ -14,7 +14,7 @@ from cenote.ops.conv.algorithms import PROBLEMS
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from tests.contract.samples import compiled
-from tests.harness import lowerings_of
+from tests.harness import lowerings_of, run_lowering
 from tests.targets import TARGETS
 
 EVERY = {each.name: each for algorithms in PROBLEMS.values() for each in algorithms}
@@ -82,3 +82,15 @@ def test_only_what_serves_a_problem_is_offered(
     types = (TensorType.of(np.float32, (1, 32, 28, 28)), TensorType.known(np.ones(weights, np.float32)))
     op.infer(*types)
     assert [algorithm_of(each) for each in op.lowerings(types, TARGETS[0])] == wanted
+
+
+@pytest.mark.parametrize("weight", [np.inf, -np.inf, np.nan, 2e38])
+def test_a_weight_that_a_transform_would_spread_leaves_other_outputs_alone(weight: float) -> None:
+    weights = np.ones((32, 32, 3, 3), np.float32)
+    weights[5, 0, 0, 0] = weight
+    x, op = np.ones((1, 32, 28, 28), np.float32), Conv(pads=((1, 1), (1, 1)))
+    with np.errstate(invalid="ignore"):
+        (wanted,) = op.reference(x, weights)
+    for lowering in lowerings_of(op, (x, weights), jit.host_target(), True):
+        (found,) = run_lowering(op, lowering, (x, weights), jit.host_target())
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)

@@ -17,6 +17,8 @@ from cenote.kernels.partial_sums import summation_tolerance
 from cenote.ops.base import Lowering, Types
 from cenote.ops.epilogue import Epilogue
 
+LARGEST_WEIGHT = 1e30  # in size, for Winograd's transform; its sums have factors below 100
+
 Calls = Callable[..., Iterable[Call]]
 """Given the views of x, y, the residual (or None) and the temporaries: the calls of one convolution, in order."""
 
@@ -49,6 +51,12 @@ class ConvProblem:
         """Whether weights and bias are known when the model is compiled."""
         places = (1, self.fused.bias)
         return all(place is None or present(self.inputs[place]).value is not None for place in places)
+
+    @cached_property
+    def can_transform(self) -> bool:
+        """Whether sums of the weights are finite: of others Winograd's transform makes NaN."""
+        weights = present(self.weights)
+        return bool(-LARGEST_WEIGHT < weights.min() and weights.max() < LARGEST_WEIGHT)
 
     def known(self) -> ConvProblem | None:
         """The problem with its constants; None where there is nothing to compute."""
