@@ -107,6 +107,16 @@ def test_a_pickle_names_its_file_wherever_it_is_read(path: Path, monkeypatch: py
     assert np.array_equal(pickle.loads(content)(X), cenote.load(path)(X))
 
 
+def test_a_model_finds_its_file_from_another_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    model = cenote.load("m.onnx")
+    wanted = model(X)
+    monkeypatch.chdir("/")
+    (inner,) = model.run({"x": X}, outputs=[model.outputs[0].name]).values()
+    assert np.array_equal(inner, wanted)
+    assert np.array_equal(model.changed(threads=1)(X), wanted)
+
+
 def test_a_pickle_whose_file_has_changed_is_refused(path: Path) -> None:
     content = pickle.dumps(cenote.load(path))
     onnx.save(proto(2.0), path)

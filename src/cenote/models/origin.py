@@ -94,9 +94,10 @@ class SourceOrigin(Origin):
     def __init__(
         self, source: str | os.PathLike[str] | bytes | ModelProto, options: LoadOptions, load: Load
     ) -> None:
-        self._source, self._options, self._load, self._main = source, options, load, main_file(source)
-        # The program may go to another folder before the model is pickled.
+        # The program may go to another folder before the model is read again, kept or pickled.
         self._path = _lasting(source) if isinstance(source, str | os.PathLike) else None
+        self._source, self._options, self._load = source if self._path is None else self._path, options, load
+        self._main = main_file(self._source)
         files = Source.of(self._main)
         super().__init__(CacheEntry(files, options) if files is not None else None)
 
