@@ -100,6 +100,17 @@ def test_plans_for_several_shapes_are_saved_again(tmp_path: Path, save_stale: Sa
     assert made_with == {((1, 3, 8, 8),), ((3, 3, 8, 8),)}, "the file was written anew"
 
 
+def test_a_plan_of_a_part_of_a_file_is_made_of_that_part_again(tmp_path: Path, save_stale: Saved) -> None:
+    source, plan = small_model(tmp_path / "m.onnx"), tmp_path / "m.cenote"
+    part = cenote.load(source, inputs=["a"], outputs=["c"])
+    save_stale(part, plan, source)
+    again = cenote.load(plan)
+    assert ([each.name for each in again.inputs], [each.name for each in again.outputs]) == (["a"], ["c"])
+    x = np.random.default_rng(2).standard_normal((1, 12, 8, 8)).astype(np.float32)
+    assert np.array_equal(again(x), part(x))
+    assert stored_at(plan).options.outputs == ("c",), "the file was written anew"
+
+
 def test_a_source_that_the_model_was_not_made_from_is_refused(tmp_path: Path) -> None:
     source, plan = small_model(tmp_path / "m.onnx"), tmp_path / "m.cenote"
     model, ready = cenote.load(source), tmp_path / "ready.cenote"

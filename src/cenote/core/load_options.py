@@ -40,8 +40,7 @@ class Option:
 
     `flag` of the command line; "" for none. `values`: what it takes, as the documentation shows it. `keyed`: other
     values give other plans, so it is part of the cache's key; a function takes from a value what plans depend on.
-    `stored`: a plan file holds it. `reads`: it says which part of a file is read, and how. `alters` a value: results
-    change by more than rounding in float32 does.
+    `stored`: a plan file holds it. `alters` a value: results change by more than rounding in float32 does.
     """
 
     default: Any
@@ -51,7 +50,6 @@ class Option:
     values: str
     keyed: bool | Callable[[Any], object]
     stored: bool
-    reads: bool
     alters: Callable[[Any], bool]
 
     @property
@@ -69,14 +67,13 @@ def option(
     values: str = "",
     keyed: bool | Callable[[Any], object] = False,
     stored: bool = False,
-    reads: bool = False,
     alters: Callable[[Any], bool] = lambda given: False,
 ) -> Any:
     """Return a field of `LoadOptions`. A default that is a class is called for a value."""
     made = isinstance(default, type)
     said = {
         "option": Option(
-            dataclasses.MISSING if made else default, help, check, flag, values, keyed, stored, reads, alters
+            dataclasses.MISSING if made else default, help, check, flag, values, keyed, stored, alters
         )
     }
     if made:
@@ -169,7 +166,7 @@ class LoadOptions:
         OneOf(FORMATS),
         flag="--format",
         keyed=True,
-        reads=True,
+        stored=True,
     )
     signature: str | None = option(
         None,
@@ -179,7 +176,7 @@ class LoadOptions:
         flag="--signature",
         values='"serving_default"',
         keyed=True,
-        reads=True,
+        stored=True,
     )
     inputs: Sequence[str] | None = option(
         None,
@@ -189,7 +186,7 @@ class LoadOptions:
         flag="--feed",
         values='["scope/image:0"]',
         keyed=True,
-        reads=True,
+        stored=True,
     )
     outputs: Sequence[str] | None = option(
         None,
@@ -199,7 +196,7 @@ class LoadOptions:
         flag="--fetch",
         values='["scope/logits"]',
         keyed=True,
-        reads=True,
+        stored=True,
     )
     pins: Mapping[str, str] = option(
         dict, "Algorithms of nodes, by name.", words_by_name, keyed=True, stored=True
@@ -227,11 +224,6 @@ class LoadOptions:
     def exact(self) -> bool:
         """Whether sums are taken with care: `precision="exact"`."""
         return self.precision == "exact"
-
-    @property
-    def whole(self) -> bool:
-        """Whether all of a file is read, as its content says."""
-        return all(getattr(self, name) is None for name, said in OPTIONS.items() if said.reads)
 
     def key(self) -> dict[str, str]:
         """Return what plans depend on, as texts that are equal for equal ones."""

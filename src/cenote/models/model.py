@@ -111,8 +111,7 @@ class Model(Described):
         holds plans for the shapes of past runs: run such a model before it is saved.
 
         `source`: path of the model to compile again on another CPU or with another version, recorded with a digest of
-        its content; not for a model between values of its file (`inputs`, `outputs`, `signature`, `format` of
-        `cenote.load`).
+        its content, and the part of its file that was loaded (`inputs`, `outputs`, `signature`, `format` of `cenote.load`).
 
         Raises UnsupportedError for content that no plan for all sizes can be made for, InputError when nothing has been
         compiled, ArgumentError when `source` is a plan file itself, cannot be read or is not what this model was made
@@ -132,7 +131,7 @@ class Model(Described):
 
         with refusals(f"a plan file of {len(self._stages)} sets of shapes"):
             stored = self._plans.stored(list(self._plans.own()), self._plans.classes.plans)
-            if source and self._shared.options.whole:
+            if source:
                 stored = replace(stored, source=recorded(source, self._origin.source))
             write_at(path, stored)
 

@@ -50,7 +50,11 @@ def winograd(problem: ConvProblem) -> Iterator[Lowering]:
     """Yield the lowering of maps at least as large as a tile, judged by the shapes at hand where sizes are open.
     Smaller maps are one shorter tile. A 2x2 pool sees no odd last row or column."""
     pool = problem.fused.pool
-    if problem.local or not problem.can_transform or (pool and (problem.fused.residual is not None or problem.shape.rank != 2)):
+    if (
+        problem.local
+        or not problem.can_transform
+        or (pool and (problem.fused.residual is not None or problem.shape.rank != 2))
+    ):
         return
     if pool:
         even = tuple(extent - extent % 2 for extent in problem.shape.out)
