@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no types
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from cenote.core.errors import CenoteError, InputError, MissingFileError, ModelError, UnsupportedError

@@ -71,7 +71,7 @@ def _parsed(source: str | bytes) -> tuple[Any, str]:
     """
     with importing():
         import onnx
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from google.protobuf.message import DecodeError
     folder = ""
     try:
         if not isinstance(source, bytes):

@@ -23,7 +23,7 @@ class OnnxRuntime:
 
     def __init__(self, subject: Subject) -> None:
         import onnx
-        import onnxruntime  # type: ignore[import-untyped]  # it has no types
+        import onnxruntime
 
         source = subject.source
         model = (
@@ -80,7 +80,7 @@ class LiteRT:
     """TensorFlow Lite's interpreter, which keeps all values of a run in its own memory."""
 
     def __init__(self, subject: Subject) -> None:
-        from ai_edge_litert.interpreter import (  # type: ignore[import-not-found]  # optional
+        from ai_edge_litert.interpreter import (
             Interpreter,
             OpResolverType,
         )

@@ -24,7 +24,7 @@ class TensorFlow:
     """Engine for every value of a frozen graph, a SavedModel (functions inlined) or a graph with its checkpoint."""
 
     def __init__(self, subject: Subject) -> None:
-        import tensorflow as tf  # type: ignore[import-untyped]  # optional
+        import tensorflow as tf
 
         self.tf = tf
         # Tensors of inputs and outputs that have another name in Cenote's graph.
@@ -57,7 +57,7 @@ class TensorFlow:
         definition = self.tf.compat.v1.GraphDef()
         content = source if isinstance(source, bytes) else Path(os.fspath(source)).read_bytes()
         if is_graph_text(content):
-            from google.protobuf import text_format  # type: ignore[import-untyped]  # protobuf ships no types
+            from google.protobuf import text_format
 
             text_format.Parse(content.decode(), definition)
         else:
@@ -89,8 +89,8 @@ class TensorFlow:
 
     def _inlined(self, definition: Any, ends: Sequence[str]) -> Any:
         """Return a graph with its functions' bodies in place of the calls."""
-        from tensorflow.core.protobuf import config_pb2, meta_graph_pb2  # type: ignore[import-untyped]  # optional
-        from tensorflow.python.grappler import tf_optimizer  # type: ignore[import-untyped]  # optional
+        from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
+        from tensorflow.python.grappler import tf_optimizer
 
         v1, graph = self.tf.compat.v1, self.tf.Graph()
         with graph.as_default():
@@ -121,7 +121,7 @@ class Keras:
     """The outputs of layers of the outermost model that are called once, by the layers' names."""
 
     def __init__(self, subject: Subject) -> None:
-        import keras  # type: ignore[import-not-found]  # optional
+        import keras
 
         if isinstance(subject.source, bytes):
             raise UnsupportedError("keras reads a model from its path only")

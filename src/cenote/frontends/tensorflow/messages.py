@@ -17,13 +17,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from google.protobuf import (  # type: ignore[import-untyped]  # protobuf ships no types
+from google.protobuf import (
     descriptor_pb2,
     descriptor_pool,
     message_factory,
     text_format,
 )
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # the same
+from google.protobuf.message import DecodeError
 
 from cenote.core.errors import ModelError
 from cenote.core.types import Array
