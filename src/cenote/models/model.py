@@ -111,7 +111,8 @@ class Model(Described):
         holds plans for the shapes of past runs: run such a model before it is saved.
 
         `source`: path of the model to compile again on another CPU or with another version, recorded with a digest of
-        its content, and the part of its file that was loaded (`inputs`, `outputs`, `signature`, `format` of `cenote.load`).
+        its content and the part of its file that was loaded (`inputs`, `outputs`, `signature`, `format` of
+        `cenote.load`).
 
         Raises UnsupportedError for content that no plan for all sizes can be made for, InputError when nothing has been
         compiled, ArgumentError when `source` is a plan file itself, cannot be read or is not what this model was made

@@ -56,7 +56,7 @@ class ConvProblem:
     def can_transform(self) -> bool:
         """Whether sums of the weights are finite: of others Winograd's transform makes NaN."""
         weights = present(self.weights)
-        return bool(-LARGEST_WEIGHT < weights.min() and weights.max() < LARGEST_WEIGHT)
+        return bool(weights.min() > -LARGEST_WEIGHT and weights.max() < LARGEST_WEIGHT)
 
     def known(self) -> ConvProblem | None:
         """The problem with its constants; None where there is nothing to compute."""
