@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -200,3 +201,24 @@ def test_after_fork() -> None:
     assert (
         subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], timeout=120, check=False).returncode == 0
     )
+
+
+def test_refused_memory_names_the_function_that_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions that run others, and those that make arrays before they run, name themselves as one operator does."""
+
+    def refuse(*arguments: Any, **keywords: Any) -> Any:
+        raise MemoryError("Unable to allocate")
+
+    x, statistics = noise(2, 3, 4, 4), np.ones(3, np.float32)
+    calls = {
+        "batch_norm": ("normalization", lambda: F.batch_norm(x, statistics, statistics)),
+        "layer_norm": ("normalization", lambda: F.layer_norm(x, [4], bias=np.ones(4, np.float32))),
+        "gru": ("recurrent", lambda: F.gru(x[0], None, [])),
+    }
+    for name, (module, function) in calls.items():
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(CapacityError, match=rf"^{name}: there is not enough"),
+        ):
+            patch.setattr(importlib.import_module(f"cenote.functional.{module}"), "given_array", refuse)
+            function()

@@ -19,7 +19,6 @@ from cenote.core.types import Array, TensorType
 from cenote.functional.types import Numbers, Padding
 from cenote.ops.base import Op
 from cenote.ops.checks import check_accumulate
-from cenote.ops.pool.window import NAN_RULES
 from cenote.runtime.arrays import Restore, as_numpy, same
 
 LETTERS = {1: "L", 2: "HW", 3: "DHW"}
@@ -76,26 +75,12 @@ CAFFE = Semantics(
 SEMANTICS = {rules.name: rules for rules in (TORCH, ONNX, TENSORFLOW, TENSORRT, CAFFE)}
 
 
-def semantics_named(where: str, name: object) -> Semantics:
-    """The rules of a name; ArgumentError when there are none."""
-    rules = SEMANTICS.get(name) if isinstance(name, str) else None
+def semantics_named(where: str, name: str, value: object) -> Semantics:
+    """The rules of a framework; ArgumentError where there are none."""
+    rules = SEMANTICS.get(value) if isinstance(value, str) else None
     if rules is None:
-        raise ArgumentError(
-            f"{where}: semantics {shown(name)} is not known (allowed: {', '.join(SEMANTICS)})"
-        )
+        raise ArgumentError(f"{where}: {name} {shown(value)} is not known (allowed: {', '.join(SEMANTICS)})")
     return rules
-
-
-def rules_of(where: str, semantics: object, nan: object) -> tuple[Semantics, str]:
-    """The rules of a name and the NaN rule: the argument, or where it is None that of the semantics."""
-    rules = semantics_named(where, semantics)
-    if nan is None:
-        return rules, rules.nan
-    if not isinstance(nan, str) or nan not in NAN_RULES:
-        raise ArgumentError(
-            f"{where}: nan must be one of {', '.join(map(repr, NAN_RULES))}, got {shown(nan)}"
-        )
-    return rules, str(nan)
 
 
 # ---- arrays ---------------------------------------------------------------------------------------------------------
@@ -132,9 +117,9 @@ def whole(where: str, name: str, value: object, low: int | None = None, high: in
     return within(where, name, number, low, high)
 
 
-def seed_of(where: str, value: object) -> int:
+def seed_of(where: str, name: str, value: object) -> int:
     """The key of a generator of random numbers."""
-    return whole(where, "seed", value, 0, LARGEST_SEED)
+    return whole(where, name, value, 0, LARGEST_SEED)
 
 
 def flag(where: str, name: str, value: object) -> bool:
@@ -170,10 +155,10 @@ def as_tuple(value: Any) -> Any:
         return value
 
 
-def whole_numbers(where: str, name: str, value: object) -> tuple[int, ...]:
-    """A whole number, or a sequence of them."""
+def whole_numbers(where: str, name: str, value: object, low: int | None = None) -> tuple[int, ...]:
+    """A whole number, or a list or tuple of them."""
     values = value if isinstance(value, list | tuple) else (value,)
-    return tuple(whole(where, name, item) for item in values)
+    return tuple(whole(where, name, item, low) for item in values)
 
 
 def choice(where: str, name: str, value: object, allowed: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import marshal
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -32,14 +32,14 @@ from cenote.runtime.arrays import Restore, dense, same
 from cenote.runtime.memory import available_bytes
 from cenote.runtime.threads import resolve_threads
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Parser = Callable[..., Operation]
 """Called with the inputs' types and the arguments, the first of which is the function's name."""
 
 _DEEPEST = 8
 # Seconds that changes of layout must save: a program of several steps takes longer to call.
 _WORTH_STEPS = 20e-6
+FAILURES = (CenoteError, MemoryError, OSError, RuntimeError)
+"""Errors that name the function."""
 MOST_KEPT = 4096  # signatures; then all are forgotten: a loop over sizes must not fill the memory
 _kept: dict[Any, Prepared] = {}
 
@@ -144,40 +144,27 @@ def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], ou
                 prepared(arrays, targets)
                 return out
         return _convert_and_call(parser, arrays, arguments, out, threads)
-    except CenoteError as error:
-        _name_function(error, arguments[0])
-        raise
-    except (MemoryError, OSError, RuntimeError) as error:
-        raise_refusal(arguments[0], error)
+    except FAILURES as error:
+        raise_named(arguments[0], error)
 
 
-def named(name: str, function: Callable[P, R]) -> Callable[P, R]:
-    """A function that runs others: their errors begin with its name."""
-
-    def made(*arguments: P.args, **keywords: P.kwargs) -> R:
-        try:
-            return function(*arguments, **keywords)
-        except CenoteError as error:
-            _name_function(error, name)
-            raise
-
-    return made
-
-
-def _name_function(error: CenoteError, name: str) -> None:
-    """Errors of operators, and of functions within others, begin with their names; callers know the function's."""
+def raise_named(name: str, error: Exception) -> NoReturn:
+    """Raise an error of a call by the function's name. Errors of operators, and of functions within others, begin with
+    the names of those; refusals of the system with none."""
     import cenote.functional as functions  # all of them take a moment to import, and most calls are right
     from cenote.ops import operators
 
     head, colon, rest = str(error).partition(": ")
     named = head.partition("(")[0]  # of some with their attributes
     if (
-        colon
+        isinstance(error, CenoteError)
+        and colon
         and name in functions.__all__  # `round` of decimals is a formula of another name
         and named != name
         and (named in functions.__all__ or any(named == op.name for op in operators()))
     ):
         error.args = (f"{name}: {rest}", *error.args[1:])
+    raise_refusal(name, error)
 
 
 def _key(parser: Parser, said: bytes, arrays: Sequence[Array]) -> tuple[Any, ...]:

@@ -7,13 +7,14 @@ ShapeError for axes and sizes that do not fit, ArgumentError for arguments out o
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Annotated, Any
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import TensorType
 from cenote.functional.arguments import Operation, choice, whole, whole_numbers
 from cenote.functional.bound import BoundOperator
-from cenote.functional.kinds import Array, ArraysKind, Count, Kind, Name, Whole, Wholes
+from cenote.functional.kinds import Array, ArraysKind, Count, Kind, Name
 from cenote.functional.record import function
 from cenote.functional.scalars import number, number_as
 from cenote.ops.base import Op
@@ -25,9 +26,9 @@ from cenote.ops.movement.parts import Concat, Split
 from cenote.ops.movement.take import KEPT, Take
 from cenote.ops.movement.transpose import Transpose
 
-Several = Annotated[tuple[int, ...], Wholes("Sequence[int]", key="as_tuple")]
-Axes = Annotated[tuple[int, ...], Wholes("Any")]
-Times = Annotated[int, Whole("int", low=0)]
+Several = Annotated[tuple[int, ...], Kind("Sequence[int]", whole_numbers, "as_tuple")]
+Axes = Annotated[tuple[int, ...], Kind("Any", whole_numbers)]
+Times = Annotated[int, Kind("int", partial(whole, low=0))]
 Dims = Annotated[Any, Kind("Any")]
 Arrays = Annotated[tuple[TensorType, ...], ArraysKind("Sequence[A]")]
 

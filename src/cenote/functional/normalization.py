@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,8 +18,8 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import FLOAT32, FLOAT64, TensorType, is_float
 from cenote.core.types import Array as Values
-from cenote.functional.arguments import Operation, given_array, type_of, whole
-from cenote.functional.kinds import Array, Early, Given, Kind, Name, Real, Ways, Whole, Wholes
+from cenote.functional.arguments import Operation, given_array, real, type_of, whole, whole_numbers
+from cenote.functional.kinds import Array, Early, Given, Kind, Name, Target, Threads
 from cenote.functional.record import composed, function
 from cenote.functional.types import DLPack
 from cenote.ops.base import Op
@@ -29,20 +30,22 @@ from cenote.ops.normalization.lrn import LRN
 from cenote.ops.normalization.softmax import LogSoftmax, Softmax
 
 
-class _NoNan(Real):
-    def read(self, where: str, name: str, value: object) -> float:
-        number = super().read(where, name, value)
-        if math.isnan(number):
-            raise ArgumentError(f"{where}: {name} must be a number, got nan")
-        return number
+def _no_nan(where: str, name: str, value: object) -> float:
+    number = real(where, name, value)
+    if math.isnan(number):
+        raise ArgumentError(f"{where}: {name} must be a number, got nan")
+    return number
 
 
-Epsilon = Annotated[float, _NoNan("float")]
+Epsilon = Annotated[float, Kind("float", _no_nan)]
 LaterEpsilon = Annotated[float, Kind("float")]
 """An epsilon that is read by the function which it is handed on to."""
-Count = Annotated[int, Whole("SupportsIndex", low=1)]
+Count = Annotated[int, Kind("SupportsIndex", partial(whole, low=1))]
 Dim = Annotated[Any, Kind("SupportsIndex")]
-Extents = Annotated[tuple[int, ...], Wholes("SupportsIndex | Sequence[SupportsIndex]", key="as_tuple", low=0)]
+Extents = Annotated[
+    tuple[int, ...],
+    Kind("SupportsIndex | Sequence[SupportsIndex]", partial(whole_numbers, low=0), "as_tuple"),
+]
 Out = Annotated[None, Early("A")]
 Dtype = Annotated[None, Early("Any")]
 
@@ -170,14 +173,6 @@ def _batch_norm(
     return BatchNormalization(eps, training, 1.0 - momentum, unbiased=True)
 
 
-@dataclass(frozen=True)
-class Running:
-    """The last arguments of functions that have running statistics."""
-
-    momentum: float = 0.1
-    eps: LaterEpsilon = 1e-5
-
-
 @composed()
 def batch_norm(
     where: Name,
@@ -187,9 +182,11 @@ def batch_norm(
     weight: Given | None = None,
     bias: Given | None = None,
     training: bool = False,
-    running: Running = Running(),
+    momentum: float = 0.1,
+    eps: LaterEpsilon = 1e-5,
     *,
-    way: Ways,
+    out: Target,
+    threads: Threads,
 ) -> DLPack:
     """(x - mean) / sqrt(variance + eps) * weight + bias per channel of (N, C, ...), as torch.nn.functional.batch_norm.
 
@@ -205,12 +202,12 @@ def batch_norm(
         raise ArgumentError(f"{where}: running_mean and running_var must be given unless training is True")
     array = given_array(where, "input", input)[0]
     arrays = (input, *_pair(array, weight, bias, 1, 0), *_pair(array, running_mean, running_var, 0, 1))
-    arguments = (training, running.momentum, running.eps)
+    arguments = (training, momentum, eps)
     if not training:
-        return _batch_norm(*arrays, *arguments, out=way.out, threads=way.threads)
+        return _batch_norm(*arrays, *arguments, out=out, threads=threads)
     fresh = tuple(np.empty(array.shape[1:2], type_of(where, "running_mean", each)) for each in arrays[3:])
-    out = None if way.out is None else (way.out, *fresh)
-    y, *results = _batch_norm(*arrays, *arguments, out=out, threads=way.threads)
+    out = None if out is None else (out, *fresh)
+    y, *results = _batch_norm(*arrays, *arguments, out=out, threads=threads)
     for old, new in zip((running_mean, running_var), results, strict=True):
         if old is not None:
             _overwrite(where, old, given_array(where, "running statistics", new)[0])
@@ -255,9 +252,11 @@ def instance_norm(
     weight: Given | None = None,
     bias: Given | None = None,
     use_input_stats: bool = True,
-    running: Running = Running(),
+    momentum: float = 0.1,
+    eps: LaterEpsilon = 1e-5,
     *,
-    way: Ways,
+    out: Target,
+    threads: Threads,
 ) -> DLPack:
     """Normalisation per picture and channel of (N, C, *spatial), as torch.nn.functional.instance_norm.
 
@@ -266,14 +265,15 @@ def instance_norm(
     weight, bias     arrays of shape [C]
     eps, out (may be the input), threads: see layer_norm
     """
-    part, ways = running.momentum, {"out": way.out, "threads": way.threads}
     if not use_input_stats:
-        return batch_norm(input, running_mean, running_var, weight, bias, False, part, running.eps, **ways)
+        return batch_norm(
+            input, running_mean, running_var, weight, bias, False, momentum, eps, out=out, threads=threads
+        )
     fresh = list[tuple[object, Values]]()
     if running_mean is not None or running_var is not None:
         x = given_array(where, "input", input)[0]
-        fresh = _run_on(where, x, running_mean, running_var, part)  # now: `out` may be the input
-    made = _instance_norm(input, weight, bias, running.eps, **ways)
+        fresh = _run_on(where, x, running_mean, running_var, momentum)  # now: `out` may be the input
+    made = _instance_norm(input, weight, bias, eps, out=out, threads=threads)
     for old, new in fresh:
         _overwrite(where, old, new)
     return made

@@ -27,7 +27,7 @@ Inplace = Annotated[bool, Early("bool")]
 
 def _keyed(where: str, input: object, seed: object) -> tuple[object, ...]:
     """The input, and the key of the numbers that are drawn."""
-    return input, np.array([fresh_seed() if seed is None else seed_of(where, seed)], SEED)
+    return input, np.array([fresh_seed() if seed is None else seed_of(where, "seed", seed)], SEED)
 
 
 def _target(where: str, input: object, inplace: object, out: object, return_mask: object = False) -> object:

@@ -32,30 +32,29 @@ from cenote.functional.arguments import (
     Semantics,
     Types,
     as_tuple,
+    choice,
+    flag,
     form,
     layout_rank,
     operation_on,
     plain,
+    real,
+    whole,
 )
-from cenote.functional.dispatch import call, named
+from cenote.functional.dispatch import FAILURES, call, raise_named
 from cenote.functional.kinds import (
     ANY,
     ArrayKind,
     ArraysKind,
     Early,
-    Flag,
     Hidden,
     Kind,
     MapKind,
-    Real,
-    Way,
-    Whole,
-    Word,
 )
 from cenote.ops.base import Op
 
 Made = TypeVar("Made", bound=Callable[..., Any])
-_PLAIN: dict[str, Kind] = {"bool": Flag(), "int": Whole(), "float": Real()}
+_PLAIN: dict[str, Kind] = {"bool": Kind(reader=flag), "int": Kind(reader=whole), "float": Kind(reader=real)}
 _LAST = ("semantics", "nan", "accumulate")
 """Keywords that come behind `out`, `layout` and `threads`."""
 
@@ -73,7 +72,10 @@ class FunctionParameter:
 
     def read(self, where: str, value: object) -> Any:
         """The checked value of what a caller gave."""
-        return None if value is None and self.optional else self.kind.read(where, self.name, value)
+        reader = self.kind.reader
+        return (
+            value if reader is None or (value is None and self.optional) else reader(where, self.name, value)
+        )
 
     @property
     def optional(self) -> bool:
@@ -90,7 +92,7 @@ def _kind_of(text: str, names: dict[str, Any]) -> Any:
         return _PLAIN[text]
     found = eval(text, names) if text.startswith("Literal[") else names.get(text)
     if get_origin(found) is Literal:
-        return Word(allowed=get_args(found))
+        return Kind(reader=partial(choice, allowed=get_args(found)))
     if dataclasses.is_dataclass(found):
         return found
     return next((each for each in getattr(found, "__metadata__", ()) if isinstance(each, Kind)), ANY)
@@ -214,7 +216,7 @@ class Record:
     def read(self, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """The body's arguments, made of what a caller gave for each parameter."""
         rank = self.rank_by(where, given.get("layout"))
-        hidden = {"name": where, "rank": rank, "way": given.get("way")}
+        hidden = {"name": where, "rank": rank}
         read: dict[str, Any] = {}
         groups: dict[tuple[str, type], dict[str, object]] = {}
         for each in self.parameters:
@@ -247,43 +249,42 @@ class Record:
     def function(self) -> Callable[..., Any]:
         """The function that callers see."""
         shown = self.signature()
-        out = "out" if any(each.name == "out" for each in shown) else "None"
         names: dict[str, Any] = {"call": call, "parse": self.parse, "as_tuple": as_tuple, "then": self.then}
-        names |= {"arrays": self.arrays, "target": self.target}
-        if self.composed:
-            names |= {"body": named(self.name, self.body), "Way": Way}
-            line = f"body({self.in_body(out, names)})"
-        else:
-            keys = [
-                f"{each.kind.key}({each.name})" if each.kind.key else each.name for each in self.arguments
-            ]
-            keys += [f"{name} is None" for name in self.optional]
-            if self.target:
-                out = f"target({self.names_of(self.target)})"
-            line = (
-                f"call(parse, {self.in_arrays()}, ({', '.join((repr(self.name), *keys))},), {out}, threads)"
-            )
-        line = f"then({line})" if self.then else line
+        names |= {"arrays": self.arrays, "target": self.target, "body": self.body}
+        out = "out" if any(each.name == "out" for each in shown) else "None"
+        line = f"body({self.in_body(out, names)})" if self.composed else self.in_call(out)
+        line = f"return then({line})" if self.then else f"return {line}"
+        if self.composed or self.arrays:  # what they run names itself in its errors
+            line = f"\n try: {line}\n except FAILURES as error: raise_named({self.name!r}, error)"
+            names |= {"FAILURES": FAILURES, "raise_named": raise_named}
         return written(self.name, shown, self.returns, line, names, self.body, self.doc)
+
+    def in_call(self, out: str) -> str:
+        """The call of the dispatcher, in the function's own code."""
+        keys = [f"{each.kind.key}({each.name})" if each.kind.key else each.name for each in self.arguments]
+        keys = [repr(self.name), *keys, *(f"{name} is None" for name in self.optional)]
+        to = f"target({self.names_of(self.target)})" if self.target else out
+        return f"call(parse, {self.in_arrays()}, ({', '.join(keys)},), {to}, threads)"
 
     def in_body(self, out: str, names: dict[str, Any]) -> str:
         """The arguments of a composed body, in the function's own code, which sees `names`."""
-        hidden = {"name": repr(self.name), "rank": repr(self.rank), "way": f"Way({out}, threads)"}
-        groups: dict[str, list[str]] = {"": []}
+        hidden = {"name": repr(self.name), "rank": repr(self.rank), "out": out, "threads": "threads"}
+        values: dict[str, list[str]] = {}
         for each in self.parameters:
-            name, group = each.name, each.group[0] if each.group else ""
-            value = hidden[each.kind.text] if isinstance(each.kind, Hidden) else name
-            if type(each.kind) not in (Kind, Hidden):
-                names[f"read_{name}"] = each.kind.read
+            name, value = each.name, hidden[each.kind.text] if isinstance(each.kind, Hidden) else each.name
+            if each.kind.reader:
+                names[f"read_{name}"] = each.kind.reader
                 value = f"read_{name}({self.name!r}, {name!r}, {name})"
                 value = f"None if {name} is None else {value}" if each.optional else value
-            # By place in a group: its record is made at each call, and takes its fields faster so.
-            groups.setdefault(group, []).append(value if group else f"{name}={value}")
             if each.group:
                 names[each.group[1].__name__] = each.group[1]
-        kinds = {each.group for each in self.parameters if each.group}
-        made = (f"{name}={kind.__name__}({', '.join(groups[name])})" for name, kind in kinds)
-        return ", ".join((*groups[""], *made))
+            values.setdefault(each.group[0] if each.group else name, []).append(value)
+        groups = dict(each.group for each in self.parameters if each.group)
+        code = self.body.__code__
+        made = [f"{groups[n].__name__}({', '.join(v)})" if n in groups else v[0] for n, v in values.items()]
+        # By place where they may be: a call takes longer with names.
+        keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        return ", ".join(f"{n}={v}" if n in keywords else v for n, v in zip(values, made, strict=True))
 
     def names_of(self, early: Callable[..., Any]) -> str:
         """The arguments of a function that runs with each call, by its own parameters' names: all but the last, where
@@ -345,7 +346,8 @@ def function(
 
 
 composed = partial(function, composed=True)
-"""Make a function of a body that runs other functions on the arrays; `way: Ways` tells it `out` and `threads`."""
+"""Make a function of a body that runs other functions on the arrays; `out: Target` and `threads: Threads` are the
+caller's."""
 
 
 def _twin(doc: str, rank: int) -> str:
@@ -359,22 +361,22 @@ def written(
     name: str,
     signature: Sequence[FunctionParameter],
     returns: str,
-    line: str,
+    code: str,
     names: Mapping[str, Any],
     body: Callable[..., Any],
     doc: str | None,
 ) -> Callable[..., Any]:
-    """A function of exactly this signature whose code is one line. Tracebacks and `inspect` find it where `body` is."""
+    """A function of exactly this signature and of this code. Tracebacks and `inspect` find it where `body` is."""
     first, optional = True, [each for each in signature if each.default]
     words: list[str] = []
     for each in signature:
         if each.keyword and first:
             words, first = [*words, "*"], False
         words.append(f"{each.name}=None" if each.default else each.name)
-    code = body.__code__
-    source = "\n" * (code.co_firstlineno - 1) + f"def {name}({', '.join(words)}): return {line}"
+    place = body.__code__
+    source = "\n" * (place.co_firstlineno - 1) + f"def {name}({', '.join(words)}): {code}"
     space: dict[str, Any] = {**names, "__name__": body.__module__}
-    exec(compile(source, code.co_filename, "exec"), space)
+    exec(compile(source, place.co_filename, "exec"), space)
     made: Callable[..., Any] = space[name]
     made.__defaults__ = tuple(each.default[0] for each in optional if not each.keyword) or None
     made.__kwdefaults__ = {each.name: each.default[0] for each in optional if each.keyword} or None

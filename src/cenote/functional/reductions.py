@@ -20,12 +20,11 @@ from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import TensorType, is_float
 from cenote.functional.arguments import Operation, accumulation, given_array, type_of, whole_numbers
 from cenote.functional.bound import BoundOperator
-from cenote.functional.dispatch import named
 from cenote.functional.elementwise import arithmetic as elementwise
 from cenote.functional.elementwise import unary
 from cenote.functional.elementwise.arithmetic import type_name
 from cenote.functional.elementwise.chains import fused
-from cenote.functional.kinds import Array, Early, Given, Kind, Name, Way, Ways
+from cenote.functional.kinds import Array, Early, Given, Kind, Name, Target, Threads
 from cenote.functional.record import composed, function
 from cenote.functional.types import Accumulate, DLPack
 from cenote.ops.base import Op
@@ -34,14 +33,12 @@ from cenote.ops.reduction import reduce
 from cenote.ops.reduction.cumulative import CumProd, CumSum
 
 
-class _Axes(Kind):
-    """An axis, several, or None or () for all of them."""
-
-    def read(self, where: str, name: str, value: object) -> tuple[int, ...]:
-        return () if value is None else whole_numbers(where, name, value)
+def _axes(where: str, name: str, value: object) -> tuple[int, ...]:
+    return () if value is None else whole_numbers(where, name, value)
 
 
-Dims = Annotated[tuple[int, ...] | None, _Axes("Any")]
+Dims = Annotated[tuple[int, ...] | None, Kind("Any", _axes)]
+"""An axis, several, or None or () for all of them."""
 Dtype = Annotated[object, Early("Any")]
 """The type that the input is converted to first."""
 
@@ -78,7 +75,7 @@ def _converted(where: str, input: DLPack, dtype: object, threads: int | None) ->
     """The input in the type that is asked for."""
     if dtype is None:
         return (input,)
-    return (named(where, elementwise.to)(input, type_name(where, dtype), threads=threads),)
+    return (elementwise.to(input, type_name(where, dtype), threads=threads),)
 
 
 def _widened(
@@ -145,14 +142,21 @@ def logsumexp(where: Name, input: Array, dim: Dims, keepdim: bool = False) -> Op
 # ---- in several steps -----------------------------------------------------------------------------------------------
 
 
-def _wide(where: str, input: DLPack, accumulate: str | None, way: Way) -> tuple[DLPack, np.dtype[Any]]:
-    """Floats of 16 bits as float32, or all as float64, as several passes keep them; and the input's own type."""
-    dtype = type_of(where, "input", input)
+def _check_float(where: str, dtype: np.dtype[Any]) -> None:
+    """DTypeError for types that are no floats."""
     if not is_float(dtype):
         raise DTypeError(f"{where}: type {dtype} is not a float type; cast the input to float32 first")
+
+
+def _wide(
+    where: str, input: DLPack, accumulate: str | None, threads: int | None
+) -> tuple[DLPack, np.dtype[Any]]:
+    """Floats of 16 bits as float32, or all as float64, as several passes keep them; and the input's own type."""
+    dtype = type_of(where, "input", input)
+    _check_float(where, dtype)
     if accumulation(where, accumulate, dtype) == "float64" and dtype.itemsize < 8:
-        return elementwise.to(input, "float64", threads=way.threads), dtype
-    return (elementwise.to(input, "float32", threads=way.threads) if dtype.itemsize < 4 else input), dtype
+        return elementwise.to(input, "float64", threads=threads), dtype
+    return (elementwise.to(input, "float32", threads=threads) if dtype.itemsize < 4 else input), dtype
 
 
 @dataclass(frozen=True)
@@ -163,36 +167,41 @@ class Spread:
     keepdim: bool = False
     accumulate: Accumulate | None = None
 
-    def of(self, where: str, input: DLPack, dim: Dims, way: Way) -> tuple[DLPack, np.dtype[Any]]:
+    def of(self, where: str, input: DLPack, dim: Dims, threads: int | None) -> tuple[DLPack, np.dtype[Any]]:
         """The variance, and the input's type."""
-        ways = {"threads": way.threads, "accumulate": self.accumulate}
-        wide, dtype = _wide(where, input, self.accumulate, way)
+        ways = {"threads": threads, "accumulate": self.accumulate}
+        wide, dtype = _wide(where, input, self.accumulate, threads)
         shape = given_array(where, "input", wide)[0].shape
         count = math.prod(shape[axis] for axis in Over(dim).axes(where, len(shape)))
         room = None if wide is input else wide  # a copy of our own
-        distances = _squared_distance(wide, mean(wide, dim, True, **ways), out=room, threads=way.threads)
+        distances = _squared_distance(wide, mean(wide, dim, True, **ways), out=room, threads=threads)
         total, freedom = sum(distances, dim, self.keepdim, **ways), max(0.0, count - self.correction)
-        return elementwise.div(total, freedom, threads=way.threads), dtype
+        return elementwise.div(total, freedom, threads=threads), dtype
 
 
 @composed()
-def var(where: Name, input: Given, dim: Dims = None, *, spread: Spread, way: Ways) -> DLPack:
+def var(
+    where: Name, input: Given, dim: Dims = None, *, spread: Spread, out: Target, threads: Threads
+) -> DLPack:
     """Variance along axes: the squared distances from the mean, added and divided by their number less `correction`
     (not below 0; NaN for one element). Takes as much memory as the input for the time of the call (with
     accumulate="float64" as an input of float64)."""
-    made, dtype = spread.of(where, input, dim, way)
-    return elementwise.to(made, dtype, out=way.out, threads=way.threads)
+    made, dtype = spread.of(where, input, dim, threads)
+    return elementwise.to(made, dtype, out=out, threads=threads)
 
 
 @composed()
-def std(where: Name, input: Given, dim: Dims = None, *, spread: Spread, way: Ways) -> DLPack:
+def std(
+    where: Name, input: Given, dim: Dims = None, *, spread: Spread, out: Target, threads: Threads
+) -> DLPack:
     """Square root of `var`."""
-    made, dtype = spread.of(where, input, dim, way)
-    return elementwise.to(unary.sqrt(made, threads=way.threads), dtype, out=way.out, threads=way.threads)
+    made, dtype = spread.of(where, input, dim, threads)
+    return elementwise.to(unary.sqrt(made, threads=threads), dtype, out=out, threads=threads)
 
 
 @function()
 def _norm(where: Name, input: Array, p: float, over: Over, *, accumulate: Accumulate | None) -> Operation:
+    _check_float(where, input.dtype)
     kind = reduce.ReduceL1 if p == 1 else reduce.ReduceL2
     return _reduced(where, kind, input, over, accumulate)
 
@@ -202,18 +211,19 @@ def norm(
     where: Name,
     input: Given,
     p: float = 2,
-    over: Over = Over(),
+    dim: Dims = None,
+    keepdim: bool = False,
     *,
     accumulate: Accumulate | None = None,
-    way: Ways,
+    out: Target,
+    threads: Threads,
 ) -> DLPack:
     """(sum |input|^p)^(1/p) along axes: of vectors for every dim. p may be infinite (largest or smallest |input|) and 0
     (how many differ from 0)."""
-    direct = p in (1.0, 2.0)
-    wide, dtype = _wide(where, input, None if direct else accumulate, way)
-    axes, ways = (over.dim, over.keepdim), {"threads": way.threads}
-    if direct:
-        return _norm(input, p, *axes, accumulate=accumulate, out=way.out, **ways)
+    if p in (1.0, 2.0):
+        return _norm(input, p, dim, keepdim, accumulate=accumulate, out=out, threads=threads)
+    wide, dtype = _wide(where, input, accumulate, threads)
+    axes, ways = (dim, keepdim), {"threads": threads}
     size = elementwise.abs(wide, **ways)
     if math.isinf(p):
         made = (amax if p > 0 else amin)(size, *axes, **ways)
@@ -222,7 +232,7 @@ def norm(
     else:
         total = sum(elementwise.pow(size, p, **ways), *axes, accumulate=accumulate, **ways)
         made = elementwise.pow(total, 1.0 / p, **ways)
-    return elementwise.to(made, dtype, out=way.out, **ways)
+    return elementwise.to(made, dtype, out=out, **ways)
 
 
 # ---- running --------------------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import TensorType, is_float
-from cenote.functional.arguments import Operation, given_array, numbers, real
+from cenote.functional.arguments import Operation, choice, given_array, numbers, real, whole_numbers
 from cenote.functional.bound import BoundOperator
-from cenote.functional.kinds import Array, Given, Kind, Name, Ways, Wholes, Word
+from cenote.functional.kinds import Array, Given, Kind, Name, Target, Threads
 from cenote.functional.outputs import handed
 from cenote.functional.record import composed, function
 from cenote.functional.types import DLPack, Numbers
@@ -44,10 +44,10 @@ _FILTERS = ("linear", "bilinear", "bicubic", "trilinear")
 _GRID_MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 Extents = Annotated[Numbers, Kind("Numbers", key="as_tuple")]
 Factors = Annotated[object, Kind("Any", key="as_tuple")]
-Shape = Annotated[tuple[int, ...], Wholes("Any", key="as_tuple")]
-ResizeMode = Annotated[str, Word("str", allowed=tuple(_RANKS))]
-GridMode = Annotated[str, Word("str", allowed=tuple(_GRID_MODES))]
-Edge = Annotated[str, Word("str", allowed=("zeros", "border", "reflection"))]
+Shape = Annotated[tuple[int, ...], Kind("Any", whole_numbers, "as_tuple")]
+ResizeMode = Annotated[str, Kind("str", partial(choice, allowed=tuple(_RANKS)))]
+GridMode = Annotated[str, Kind("str", partial(choice, allowed=tuple(_GRID_MODES)))]
+Edge = Annotated[str, Kind("str", partial(choice, allowed=("zeros", "border", "reflection")))]
 
 
 # ---- resizing -------------------------------------------------------------------------------------------------------
@@ -142,7 +142,9 @@ def _interpolate(where: Name, input: Array, resizing: ResizeArguments) -> Op:
 
 
 @composed()
-def interpolate(where: Name, input: Given, resizing: ResizeArguments, *, way: Ways) -> DLPack:
+def interpolate(
+    where: Name, input: Given, resizing: ResizeArguments, *, out: Target, threads: Threads
+) -> DLPack:
     """(N, C, *spatial) resized to `size`, or by `scale_factor` (sizes rounded down).
 
     size, scale_factor      one of them: a number or one per spatial axis
@@ -160,9 +162,9 @@ def interpolate(where: Name, input: Given, resizing: ResizeArguments, *, way: Wa
     if resizing.mode in _FILTERS:
         array, restore = given_array(where, "input", input)
         if array.dtype == np.uint8:
-            wide = _interpolate(array.astype(np.float32), **vars(resizing), threads=way.threads)
-            return handed(where, np.clip(np.rint(wide), 0, 255).astype(np.uint8), way.out, restore)
-    return _interpolate(input, **vars(resizing), out=way.out, threads=way.threads)
+            wide = _interpolate(array.astype(np.float32), **vars(resizing), threads=threads)
+            return handed(where, np.clip(np.rint(wide), 0, 255).astype(np.uint8), out, restore)
+    return _interpolate(input, **vars(resizing), out=out, threads=threads)
 
 
 # ---- reading at places ----------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def pool_output_shape(
     if not isinstance(input_shape, list | tuple):
         raise ArgumentError(f"{where}: input_shape must be a sequence of extents, got {shown(input_shape)}")
     extents = tuple(whole(where, "input_shape", extent, 0) for extent in input_shape)
-    rules = semantics_named(where, semantics)
+    rules = semantics_named(where, "semantics", semantics)
     rank = layout_rank(where, layout)
     arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     fields = arguments.fields(where, rank, rules)

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
-from cenote.core.types import INT64, TensorType
+from cenote.core.types import INT64
 from cenote.core.types import Array as Values
 from cenote.functional.arguments import choice, flag, given_array
-from cenote.functional.choice.indexing import IndexKind, NoNorm, UnusedFlag, UnusedReal, as_index, row_of
+from cenote.functional.choice.indexing import Index, NoNorm, UnusedFlag, UnusedReal, as_index, row_of
 from cenote.functional.kinds import Array, Early, Name, Other
 from cenote.functional.record import function
 from cenote.functional.types import DLPack, Invalid
@@ -19,7 +19,6 @@ from cenote.ops.base import Op
 from cenote.ops.movement.embedding_bag import MODES, EmbeddingBag
 from cenote.ops.reduction.non_max_suppression import Nms
 
-Indices = Annotated[TensorType, IndexKind("DLPack")]
 Ends = Annotated[bool, Early("bool")]
 
 
@@ -74,7 +73,7 @@ def _bounds(where: str, indices: Values, offsets: object, ends: bool) -> Values:
 @function(order=("weight",), arrays=_bags)
 def embedding_bag(
     where: Name,
-    input: Indices,
+    input: Index,
     weight: Array,
     offsets: Other | None = None,
     max_norm: NoNorm = None,

@@ -20,35 +20,28 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError, shown
 from cenote.core.types import TensorType
 from cenote.functional.arguments import Operation, plain, whole
-from cenote.functional.kinds import Array, ArrayKind, Early, Given, Kind, Name, Ways
+from cenote.functional.kinds import Array, ArrayKind, Early, Given, Kind, Name, Target, Threads
 from cenote.functional.record import composed, function
 from cenote.functional.types import DLPack, Invalid
 from cenote.ops.base import Op
 from cenote.ops.movement.indexing import Gather, GatherElements
 
 
-class IndexKind(ArrayKind):
-    """An array of indices, int32 or int64."""
-
-    def read(self, where: str, name: str, value: object) -> TensorType:
-        assert isinstance(value, TensorType), "of an array"
-        if value.dtype.name not in ("int32", "int64"):
-            raise DTypeError(f"{where}: {name} must be int32 or int64, got {value.dtype}")
-        return value
+def _indices(where: str, name: str, value: TensorType) -> TensorType:
+    if value.dtype.name not in ("int32", "int64"):
+        raise DTypeError(f"{where}: {name} must be int32 or int64, got {value.dtype}")
+    return value
 
 
-class _NoNorm(Kind):
-    """The argument max_norm, which PyTorch's embeddings change their weights by."""
-
-    def read(self, where: str, name: str, value: object) -> None:
-        if value is not None:
-            raise ArgumentError(
-                f"{where}: max_norm must be None (PyTorch changes weight in place); normalise it before"
-            )
+def _no_norm(where: str, name: str, value: object) -> None:
+    if value is not None:
+        raise ArgumentError(
+            f"{where}: {name} must be None (PyTorch changes weight in place); normalise it before"
+        )
 
 
-Index = Annotated[TensorType, IndexKind("DLPack")]
-NoNorm = Annotated[None, _NoNorm("None")]
+Index = Annotated[TensorType, ArrayKind("DLPack", _indices)]
+NoNorm = Annotated[None, Kind("None", _no_norm)]
 UnusedReal = Annotated[float, Early("float")]
 UnusedFlag = Annotated[bool, Early("bool")]
 """Arguments that matter for gradients only."""
@@ -182,7 +175,8 @@ def take_along_dim(
     dim: int | None = None,
     *,
     invalid: Invalid = "raise",
-    way: Ways,
+    out: Target,
+    threads: Threads,
 ) -> DLPack:
     """As `gather`, but the other axes of both broadcast, and without `dim` both are flattened first."""
     given, places = (getattr(x, "shape", None) for x in (input, indices))
@@ -194,7 +188,7 @@ def take_along_dim(
         dim = axis_of(where, dim, len(given))
         if any(a != b for n, (a, b) in enumerate(zip(given, places, strict=True)) if n != dim):
             input, indices = _along(where, input, indices, dim)
-    return _take_along_dim(input, indices, dim, invalid, out=way.out, threads=way.threads)
+    return _take_along_dim(input, indices, dim, invalid, out=out, threads=threads)
 
 
 def _along(where: str, x: Any, indices: Any, axis: int) -> tuple[DLPack, DLPack]:

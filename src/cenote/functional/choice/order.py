@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Annotated, Any, cast
 
@@ -11,11 +12,11 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.types import INT64, TensorType
-from cenote.functional.arguments import Operation, given_array, type_of
+from cenote.functional.arguments import Operation, given_array, type_of, whole
 from cenote.functional.choice.indexing import Index, axis_of
 from cenote.functional.elementwise.arithmetic import named_type, type_name
 from cenote.functional.elementwise.recorder import Traced, run
-from cenote.functional.kinds import Anything, Array, Given, Name, Other, Ways, Whole
+from cenote.functional.kinds import Anything, Array, Given, Kind, Name, Other, Target, Threads
 from cenote.functional.record import composed, function, public
 from cenote.functional.scalars import number_as
 from cenote.functional.types import A, DLPack, Invalid
@@ -25,8 +26,8 @@ from cenote.ops.elementwise.where import Where
 from cenote.ops.movement.data_dependent import OneHotOf
 from cenote.ops.reduction.topk import ArgMax, ArgMin, Ordered
 
-Count = Annotated[int, Whole("int", low=0)]
-Classes = Annotated[int, Whole("int", low=-1)]
+Count = Annotated[int, Kind("int", partial(whole, low=0))]
+Classes = Annotated[int, Kind("int", partial(whole, low=-1))]
 
 
 def _numbers(where: str, x: TensorType) -> None:
@@ -165,7 +166,8 @@ def one_hot(
     off_value: Anything = 0,
     dtype: Anything = INT64,
     invalid: Invalid = "raise",
-    way: Ways,
+    out: Target,
+    threads: Threads,
 ) -> DLPack:
     """`on_value` where the new axis `dim` of `num_classes` places meets the index, `off_value` elsewhere.
 
@@ -184,4 +186,4 @@ def one_hot(
         if not indices.size:
             raise InputError(f"{where}: num_classes -1 (the largest index + 1) needs an input with elements")
         num_classes = max(int(indices.max()) + 1, 0) if indices.dtype.kind in "iu" else 0
-    return _one_hot(input, values, num_classes, dim, invalid, out=way.out, threads=way.threads)
+    return _one_hot(input, values, num_classes, dim, invalid, out=out, threads=threads)

@@ -10,7 +10,7 @@ from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.types import TensorType
 from cenote.functional.arguments import Operation, given_array, plain, type_of
 from cenote.functional.choice.indexing import Index, as_index, axis_of
-from cenote.functional.kinds import Anything, Array, ArrayKind, Given, Name, Other, Ways
+from cenote.functional.kinds import Anything, Array, ArrayKind, Given, Name, Other, Target, Threads
 from cenote.functional.outputs import handed
 from cenote.functional.record import composed, function
 from cenote.functional.scalars import number_as
@@ -110,15 +110,16 @@ def scatter_reduce(
     *,
     include_self: bool = True,
     invalid: Invalid = "raise",
-    way: Ways,
+    out: Target,
+    threads: Threads,
 ) -> DLPack:
     """A copy of `input` in which each place that indices name has the sum (product, mean, largest, smallest) of its
     updates and, with `include_self`, of what was there: see `scatter`. NaN wins over every number in amax and amin.
     Integer means are rounded toward minus infinity, as PyTorch does.
     """
-    kind, ways = _REDUCE[reduce], {"threads": way.threads}
+    kind, ways = _REDUCE[reduce], {"threads": threads}
     if include_self and kind != "mean":
-        return _scatter_reduce(input, dim, index, src, kind, invalid, out=way.out, **ways)
+        return _scatter_reduce(input, dim, index, src, kind, invalid, out=out, **ways)
     # The present elements do not count, or count as one of several.
     x, restore = given_array(where, "input", input)
     given, _ = given_array(where, "index", index)
@@ -132,7 +133,7 @@ def scatter_reduce(
         whole = x.dtype.kind in "iu"
         mean = np.floor_divide(y, count.astype(x.dtype)) if whole else y.astype(np.float64) / count
         y = np.where(hits > 0, mean.astype(x.dtype), y)
-    return handed(where, y, way.out, restore)
+    return handed(where, y, out, restore)
 
 
 def _neutral(kind: str, dtype: np.dtype[Any]) -> float:

@@ -16,7 +16,6 @@ from cenote.functional.arguments import Operation, choice
 from cenote.functional.elementwise import arithmetic, unary  # noqa: F401  # formulas are made of their functions
 from cenote.functional.elementwise.recorder import (
     FormulaRecorder,
-    Number,
     Operand,
     Traced,
     Value,
@@ -53,15 +52,7 @@ from cenote.ops.elementwise.compare import Compare
 from cenote.ops.elementwise.pointwise import Pointwise
 from cenote.ops.elementwise.where import Where
 
-
-class _NumberKind(Kind):
-    """A real number, whole ones as they are."""
-
-    def read(self, where: str, name: str, value: Any) -> Number:
-        return number(where, name, value)
-
-
-Real = Annotated[Any, _NumberKind("float")]
+Real = Annotated[Any, Kind("float", number)]
 Weight = Annotated[TensorType, ArrayKind("Any")]
 
 

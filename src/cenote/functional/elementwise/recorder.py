@@ -178,7 +178,7 @@ def elementwise(body: Callable[..., Traced]) -> Callable[..., Any]:
     signature = (*own, OUT, THREADS)
     operands = "".join(f"{each.name}, " for each in own if isinstance(each.kind, OperandKind))
     rest = "".join(f"{each.name}, " for each in own if not isinstance(each.kind, OperandKind))
-    line = f"run({body.__name__!r}, ({operands}), ({rest}), out, threads)"
+    line = f"return run({body.__name__!r}, ({operands}), ({rest}), out, threads)"
     return public(written(body.__name__, signature, "A", line, {"run": run}, body, body.__doc__))
 
 

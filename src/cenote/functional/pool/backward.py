@@ -58,7 +58,7 @@ def _parse_indices(
             f"{list(indices.shape)}"
         )
     above, below = (form(where, t, rank, layout, plain) for t in (grad, x))
-    rule = semantics_named(where, semantics).index
+    rule = semantics_named(where, "semantics", semantics).index
     op = IndexGradient(below.spatial, rule, below.channels_last)
     return Operation(op, (above.batched, above.batched, below.batched), (x.shape,))
 
@@ -103,7 +103,7 @@ def _of_regions(record: Record) -> Function:
     """The gradient of a function whose arrays are made of what it is given."""
     name = f"{record.name}_backward"
     values = ", ".join(each.name for each in record.arguments)
-    line = f"call(parse, (grad_output, *arrays({name!r}, input, boxes)), ({name!r}, {values}), out, threads)"
+    line = f"return call(parse, (grad_output, *arrays({name!r}, input, boxes)), ({name!r}, {values}), out, threads)"
     names = {"call": call, "parse": _parser(record), "arrays": record.arrays}
     signature = (FunctionParameter("grad_output", "A"), *record.signature())
     doc = f"Gradient of {record.name} with respect to its input; boxes get none."
@@ -113,7 +113,8 @@ def _of_regions(record: Record) -> Function:
 def _by_indices(record: Record) -> Function:
     """The gradient of a function by the indices that it gave, which alone say it."""
     name = f"{record.name}_backward"
-    line = f"call(parse, (grad_output, indices, input), ({name!r}, {record.rank}, layout, 'torch', True), out, threads)"
+    key = f"({name!r}, {record.rank}, layout, 'torch', True)"
+    line = f"return call(parse, (grad_output, indices, input), {key}, out, threads)"
     arrays = (
         FunctionParameter("grad_output", "A"),
         FunctionParameter("input", "A"),

@@ -55,7 +55,7 @@ def _draw(where: str, shape: Form, seed: object) -> Array:
     """Samples in the input's type; narrow ones are drawn below 1 after rounding."""
     if seed is None:
         seed = int(np.random.default_rng().integers(0, 1 << 63))
-    key = seed_of(where, seed)
+    key = seed_of(where, "seed", seed)
     count = (shape.batched[0], shape.channels, shape.rank)
     draws = uniform(np.arange(int(np.prod(count))), key).reshape(count)
     dtype = shape.dtype if is_float(shape.dtype) else FLOAT32

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import INT64, Array, TensorType, is_float
-from cenote.functional.arguments import TORCH, given_array, numbers, type_of
+from cenote.functional.arguments import TORCH, choice, given_array, numbers, type_of
 from cenote.functional.kinds import Array as Given
-from cenote.functional.kinds import ArrayKind, Name, Rules, Word
+from cenote.functional.kinds import ArrayKind, Kind, Name, Rules
 from cenote.functional.record import function
 from cenote.functional.types import Numbers
 from cenote.ops.pool.sparse_gradient import SparseGradient
@@ -18,7 +19,7 @@ from cenote.ops.roi.align import MODES, RoiAlign
 from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool
 
 Boxes = Annotated[TensorType, ArrayKind("DLPack | Sequence[DLPack]")]
-Mode = Annotated[str, Word("Literal['max', 'avg']", allowed=MODES)]
+Mode = Annotated[str, Kind("Literal['max', 'avg']", partial(choice, allowed=MODES))]
 
 
 def _output(where: str, output_size: Numbers) -> tuple[int, int]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from cenote.core.limits import LARGEST_SEED
-from cenote.functional.arguments import TORCH, WindowArguments, numbers
-from cenote.functional.kinds import Map, Rules, Whole
+from cenote.functional.arguments import TORCH, WindowArguments, numbers, seed_of
+from cenote.functional.kinds import Kind, Map, Rules
 from cenote.functional.record import function
 from cenote.functional.types import Numbers, Padding
 from cenote.ops.pool.blur import BlurPool
@@ -15,7 +14,7 @@ from cenote.ops.pool.median import MedianPool
 from cenote.ops.pool.sparse_gradient import SparseGradient
 from cenote.ops.pool.weighted import GemPool, SoftPool, StochasticPool
 
-Seed = Annotated[int, Whole("int", low=0, high=LARGEST_SEED)]
+Seed = Annotated[int, Kind("int", seed_of)]
 
 
 @function(gradient=PoolGradient)
