@@ -17,176 +17,155 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, InputError, ShapeError, raise_refusal
-from cenote.core.types import Array
-from cenote.functional.arguments import Operation, Types, flag, given_array, whole
+from cenote.core.errors import ArgumentError, InputError, ShapeError
+from cenote.core.types import Array as Values
+from cenote.functional.arguments import given_array
 from cenote.functional.bound import BoundOperator
-from cenote.functional.dispatch import call
+from cenote.functional.kinds import Array, Count, Given, Kind, Threads
 from cenote.functional.random import dropout as drop
-from cenote.functional.record import public
-from cenote.functional.types import A
+from cenote.functional.record import composed, function
 from cenote.ops.base import Op
 from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
 
 # The places of the kernels' gates among PyTorch's: i o f c of i f g o; z r h of r z n.
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
+Unit = Literal["lstm", "gru", "rnn_tanh", "rnn_relu"]
+Pair = Annotated[Any, Kind("tuple[A, A]")]
+State = Annotated[Any, Kind("A")]
+Weights = Annotated[Any, Kind("Sequence[A]")]
+LaterProbability = Annotated[float, Kind("float")]
+"""A probability that is read where something is dropped."""
 
 
-@public
-def lstm(
-    input: A, hx: tuple[A, A] | None, params: Sequence[A], has_biases: bool = True, num_layers: int = 1,
-    dropout: float = 0.0, train: bool = False, bidirectional: bool = False, batch_first: bool = False, *,
-    threads: int | None = None,
-) -> tuple[A, A, A]:  # fmt: skip
-    """Long short-term memory, as torch.lstm: the states, the last states, the last cells. See the module."""
-    if hx is not None and (not isinstance(hx, list | tuple) or len(hx) != 2):
-        raise InputError("lstm: hx must be a pair of arrays, first states and first cells")
-    stack = _Stack("lstm", has_biases, num_layers, dropout, train, bidirectional, batch_first, threads)
-    made: Any = stack(input, hx or (), params)
-    return made
-
-
-@public
-def gru(
-    input: A, hx: A | None, params: Sequence[A], has_biases: bool = True, num_layers: int = 1, dropout: float = 0.0,
-    train: bool = False, bidirectional: bool = False, batch_first: bool = False, *, threads: int | None = None,
-) -> tuple[A, A]:  # fmt: skip
-    """Gated recurrent units, as torch.gru: the states and the last states. See the module."""
-    stack = _Stack("gru", has_biases, num_layers, dropout, train, bidirectional, batch_first, threads)
-    made: Any = stack(input, () if hx is None else (hx,), params)
-    return made
-
-
-@public
-def rnn_tanh(
-    input: A, hx: A | None, params: Sequence[A], has_biases: bool = True, num_layers: int = 1, dropout: float = 0.0,
-    train: bool = False, bidirectional: bool = False, batch_first: bool = False, *, threads: int | None = None,
-) -> tuple[A, A]:  # fmt: skip
-    """tanh(w_ih x + b_ih + w_hh h + b_hh) step by step, as torch.rnn_tanh: the states and the last states."""
-    stack = _Stack("rnn_tanh", has_biases, num_layers, dropout, train, bidirectional, batch_first, threads)
-    made: Any = stack(input, () if hx is None else (hx,), params)
-    return made
-
-
-@public
-def rnn_relu(
-    input: A, hx: A | None, params: Sequence[A], has_biases: bool = True, num_layers: int = 1, dropout: float = 0.0,
-    train: bool = False, bidirectional: bool = False, batch_first: bool = False, *, threads: int | None = None,
-) -> tuple[A, A]:  # fmt: skip
-    """max(w_ih x + b_ih + w_hh h + b_hh, 0) step by step, as torch.rnn_relu: the states and the last states."""
-    stack = _Stack("rnn_relu", has_biases, num_layers, dropout, train, bidirectional, batch_first, threads)
-    made: Any = stack(input, () if hx is None else (hx,), params)
-    return made
-
-
-def parse_layer(types: Types, where: str, bidirectional: bool) -> Operation:
-    """One layer, the length leading: input, weights, biases, first states (and cells)."""
-    fields: dict[str, Any] = {"direction": "bidirectional" if bidirectional else "forward"}
-    op: Op
-    if where == "lstm":
-        op = BoundOperator(LSTM(outputs=3, **fields), {4: None, 7: None})
-    elif where == "gru":
-        op = BoundOperator(GRU(linear_before_reset=True, **fields), {4: None})
-    else:
-        functions = (("relu", 0.0, 0.0),) * (1 + bidirectional) if where == "rnn_relu" else ()
-        op = BoundOperator(RNN(functions=functions, **fields), {4: None})
-    return Operation(op, tuple(x.shape for x in types), tuple(y.shape for y in op.infer(*types)))
+@function()
+def _layer(
+    input: Array,
+    weights: Array,
+    recurrence: Array,
+    biases: Array,
+    states: Array,
+    cells: Array | None = None,
+    *,
+    unit: Unit,
+    bidirectional: bool,
+) -> Op:
+    """One layer, the length leading."""
+    direction = "bidirectional" if bidirectional else "forward"
+    if unit == "lstm":
+        return BoundOperator(LSTM(outputs=3, direction=direction), {4: None, 7: None})
+    if unit == "gru":
+        return BoundOperator(GRU(linear_before_reset=True, direction=direction), {4: None})
+    functions = (("relu", 0.0, 0.0),) * (1 + bidirectional) if unit == "rnn_relu" else ()
+    return BoundOperator(RNN(functions=functions, direction=direction), {4: None})
 
 
 @dataclass(frozen=True)
-class _Stack:
-    """Layers on top of each other: the arguments as they came."""
+class Stack:
+    """Layers on top of each other."""
 
-    where: str
-    has_biases: Any
-    num_layers: Any
-    dropout: Any
-    train: Any
-    bidirectional: Any
-    batch_first: Any
-    threads: int | None
+    params: Weights
+    has_biases: bool = True
+    num_layers: Count = 1
+    dropout: LaterProbability = 0.0
+    train: bool = False
+    bidirectional: bool = False
+    batch_first: bool = False
 
-    def __call__(self, input: Any, first: Sequence[Any], params: Any) -> tuple[Any, ...]:
-        try:
-            return self._run(input, first, params)
-        except (MemoryError, OSError) as error:
-            raise_refusal(self.where, error)
-
-    def _run(self, input: object, first: Sequence[Any], params: object) -> tuple[Any, ...]:
-        where, both = self.where, flag(self.where, "bidirectional", self.bidirectional)
-        layers = whole(where, "num_layers", self.num_layers, 1)
-        directions, leads = 1 + both, flag(where, "batch_first", self.batch_first)
-        x, restore = given_array(self.where, "input", input)
+    def run(self, unit: Unit, input: object, hx: Sequence[object], threads: int | None) -> tuple[Any, ...]:
+        """The states of the last layer, and the last states (and cells) of all."""
+        x, restore = given_array(unit, "input", input)
         if x.ndim != 3:
-            order = "(batch, length, features)" if leads else "(length, batch, features)"
-            raise ShapeError(f"{where}: expected input {order}, got {list(x.shape)}")
-        x = x.swapaxes(0, 1) if leads else x
-        weights = self._weights(params, layers, directions)
+            order = "(batch, length, features)" if self.batch_first else "(length, batch, features)"
+            raise ShapeError(f"{unit}: expected input {order}, got {list(x.shape)}")
+        x = x.swapaxes(0, 1) if self.batch_first else x
+        weights, directions = self._weights(unit), 1 + self.bidirectional
         hidden = weights[0][1].shape[2]
-        given = [given_array(self.where, "hx", value)[0] for value in first]
-        states = self._states(given, (layers * directions, x.shape[1], hidden), x.dtype)
-        lasts: list[list[Array]] = [[] for _ in states]
-        training = flag(where, "train", self.train)
+        states = _states(unit, hx, (self.num_layers * directions, x.shape[1], hidden), x.dtype)
+        lasts: list[list[Values]] = [[] for _ in states]
         for layer, matrices in enumerate(weights):
-            if layer and training:
-                x = drop(x, self.dropout, True, threads=self.threads)
+            if layer and self.train:
+                x = drop(x, self.dropout, True, threads=threads)
             mine = slice(layer * directions, (layer + 1) * directions)
             arrays = (x, *matrices, *(state[mine] for state in states))
-            y, *ends = call(parse_layer, arrays, (where, both), None, self.threads)
+            y, *ends = _layer(*arrays, unit=unit, bidirectional=self.bidirectional, threads=threads)
             x = y.transpose(0, 2, 1, 3).reshape(*x.shape[:2], directions * hidden)
             for kept, end in zip(lasts, ends, strict=True):
                 kept.append(end)
-        results = [np.ascontiguousarray(x.swapaxes(0, 1)) if leads else x, *map(np.concatenate, lasts)]
-        return tuple(results if restore is None else map(restore, results))
+        y = np.ascontiguousarray(x.swapaxes(0, 1)) if self.batch_first else x
+        return tuple(map(restore, (y, *map(np.concatenate, lasts))))
 
-    def _states(self, given: list[Array], shape: tuple[int, ...], dtype: Any) -> list[Array]:
-        """First states (and cells)."""
-        for state in given:
-            if state.shape != shape:
-                raise ShapeError(f"{self.where}: hx must have shape {list(shape)}, got {list(state.shape)}")
-        return given or [np.zeros(shape, dtype)] * (1 + (self.where == "lstm"))
-
-    def _weights(self, params: object, layers: int, directions: int) -> list[tuple[Array, Array, Array]]:
+    def _weights(self, unit: Unit) -> list[tuple[Values, Values, Values]]:
         """Return each layer's weights and biases of all directions, in the kernels' order of gates."""
-        biased = flag(self.where, "has_biases", self.has_biases)
-        if not isinstance(params, list | tuple):
-            raise InputError(f"{self.where}: params must be a list of arrays")
-        each = 4 if biased else 2
-        if len(params) != layers * directions * each:
+        if not isinstance(self.params, list | tuple):
+            raise InputError(f"{unit}: params must be a list of arrays")
+        directions, each = 1 + self.bidirectional, 4 if self.has_biases else 2
+        needed = self.num_layers * directions * each
+        if len(self.params) != needed:
             raise ArgumentError(
-                f"{self.where}: {layers} layers of {directions} directions need {layers * directions * each} params, "
-                f"{each} each, got {len(params)}"
+                f"{unit}: {self.num_layers} layers of {directions} directions need {needed} params, {each} each, got "
+                f"{len(self.params)}"
             )
-        arrays = [
-            given_array(self.where, f"params[{number}]", value)[0] for number, value in enumerate(params)
-        ]
+        arrays = [given_array(unit, f"params[{n}]", value)[0] for n, value in enumerate(self.params)]
         parts = [arrays[at : at + each] for at in range(0, len(arrays), each)]
-        return [self._layer(parts[at : at + directions], biased) for at in range(0, len(parts), directions)]
+        return [_layer_weights(unit, parts[at : at + directions]) for at in range(0, len(parts), directions)]
 
-    def _layer(self, parts: list[list[Array]], biased: bool) -> tuple[Array, Array, Array]:
-        order = _GATES[self.where]
-        first = parts[0]
-        rows = first[1].shape[0] if first[1].ndim == 2 else 0
-        hidden = rows // len(order)
-        wanted: list[tuple[int, ...]] = [(rows, first[0].shape[-1] if first[0].ndim else 0), (rows, hidden)]
-        wanted += [(rows,)] * (2 * biased)
-        for part in parts:
-            for value, shape in zip(part, wanted, strict=True):
-                if value.shape != shape or not hidden or hidden * len(order) != rows:
-                    given = ", ".join(str(list(x.shape)) for x in part)
-                    rule = "({0} hidden, features), ({0} hidden, hidden), biases ({0} hidden)".format(
-                        len(order)
-                    )
-                    raise ShapeError(f"{self.where}: params must be {rule}, got {given}")
 
-        def ordered(value: Array) -> Array:
-            return value.reshape(len(order), hidden, -1)[list(order)].reshape(value.shape)
+def _states(unit: Unit, hx: Sequence[object], shape: tuple[int, ...], dtype: np.dtype[Any]) -> list[Values]:
+    """First states (and cells); zeros where none are given."""
+    states = [given_array(unit, "hx", value)[0] for value in hx]
+    for state in states:
+        if state.shape != shape:
+            raise ShapeError(f"{unit}: hx must have shape {list(shape)}, got {list(state.shape)}")
+    return states or [np.zeros(shape, dtype)] * (1 + (unit == "lstm"))
 
-        w, r = (np.stack([ordered(part[index]) for part in parts]) for index in (0, 1))
-        if biased:
-            return w, r, np.stack([np.concatenate([*map(ordered, part[2:])]) for part in parts])
-        return w, r, np.zeros((len(parts), 2 * rows), w.dtype)
+
+def _layer_weights(unit: Unit, parts: list[list[Values]]) -> tuple[Values, Values, Values]:
+    """The weights and biases of a layer, of which `parts` has those of each direction."""
+    order, first = _GATES[unit], parts[0]
+    rows = first[1].shape[0] if first[1].ndim == 2 else 0
+    hidden = rows // len(order)
+    wanted: list[tuple[int, ...]] = [(rows, first[0].shape[-1] if first[0].ndim else 0), (rows, hidden)]
+    wanted += [(rows,)] * (len(first) - 2)
+    for part in parts:
+        if [value.shape for value in part] != wanted or not hidden or hidden * len(order) != rows:
+            given = ", ".join(str(list(x.shape)) for x in part)
+            rule = "({0} hidden, features), ({0} hidden, hidden), biases ({0} hidden)".format(len(order))
+            raise ShapeError(f"{unit}: params must be {rule}, got {given}")
+
+    def ordered(value: Values) -> Values:
+        return value.reshape(len(order), hidden, -1)[list(order)].reshape(value.shape)
+
+    w, r = (np.stack([ordered(part[index]) for part in parts]) for index in (0, 1))
+    if len(first) > 2:
+        return w, r, np.stack([np.concatenate([*map(ordered, part[2:])]) for part in parts])
+    return w, r, np.zeros((len(parts), 2 * rows), w.dtype)
+
+
+@composed(out="", returns="tuple[A, A, A]")
+def lstm(input: Given, hx: Pair | None, stack: Stack, *, threads: Threads) -> tuple[Any, ...]:
+    """Long short-term memory, as torch.lstm: the states, the last states, the last cells. See the module."""
+    if hx is not None and (not isinstance(hx, list | tuple) or len(hx) != 2):
+        raise InputError("lstm: hx must be a pair of arrays, first states and first cells")
+    return stack.run("lstm", input, hx or (), threads)
+
+
+@composed(out="", returns="tuple[A, A]")
+def gru(input: Given, hx: State | None, stack: Stack, *, threads: Threads) -> tuple[Any, ...]:
+    """Gated recurrent units, as torch.gru: the states and the last states. See the module."""
+    return stack.run("gru", input, () if hx is None else (hx,), threads)
+
+
+@composed(out="", returns="tuple[A, A]")
+def rnn_tanh(input: Given, hx: State | None, stack: Stack, *, threads: Threads) -> tuple[Any, ...]:
+    """tanh(w_ih x + b_ih + w_hh h + b_hh) step by step, as torch.rnn_tanh: the states and the last states."""
+    return stack.run("rnn_tanh", input, () if hx is None else (hx,), threads)
+
+
+@composed(out="", returns="tuple[A, A]")
+def rnn_relu(input: Given, hx: State | None, stack: Stack, *, threads: Threads) -> tuple[Any, ...]:
+    """max(w_ih x + b_ih + w_hh h + b_hh, 0) step by step, as torch.rnn_relu: the states and the last states."""
+    return stack.run("rnn_relu", input, () if hx is None else (hx,), threads)
