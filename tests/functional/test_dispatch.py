@@ -216,9 +216,7 @@ def test_refused_memory_names_the_function_that_was_called(monkeypatch: pytest.M
         "gru": ("recurrent", lambda: F.gru(x[0], None, [])),
     }
     for name, (module, function) in calls.items():
-        with (
-            monkeypatch.context() as patch,
-            pytest.raises(CapacityError, match=rf"^{name}: there is not enough"),
-        ):
+        with monkeypatch.context() as patch:
             patch.setattr(importlib.import_module(f"cenote.functional.{module}"), "given_array", refuse)
-            function()
+            with pytest.raises(CapacityError, match=rf"^{name}: there is not enough"):
+                function()
