@@ -28,7 +28,8 @@ class Extent:
 
     @staticmethod
     def at_hand(slot: Slot, nbytes: int, root: str) -> Extent:
-        """Return the extent for the shapes at hand, of an open size at least a byte: others are not empty."""
+        """Return the extent for the shapes at hand. One of an open size counts at least one byte, as other sizes have
+        some."""
         least = isinstance(nbytes, Symbolic)
         return Extent(Slot(slot.kind, slot.index, plain(slot.offset)), max(least, plain(nbytes)), root)
 
@@ -44,8 +45,9 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True)
 class Work:
-    """Work of a step: `operations` of its part of the operator, those `executed` (other algorithms, padding lanes),
-    bytes that it must have `read` and `written` at least once, and the type it computes in. Numbers may be Sizes."""
+    """Work of a step: `operations`, its share of those of the operator; those `executed`, which differ for other
+    algorithms and lanes of padding; the bytes that must be `read` and `written` at least once; and the type it computes
+    in. Numbers may be Sizes."""
 
     operations: int = 0
     executed: int = 0
@@ -60,7 +62,7 @@ class Work:
 
 @dataclass(frozen=True)
 class StepOrigin:
-    """StepOrigin of a step: its node's index in the schedule, its kind, the lowering's name, and its work."""
+    """Origin of a step: the index of its node in the schedule, its kind, the name of its lowering, and its work."""
 
     node: int
     kind: StepKind
@@ -72,8 +74,8 @@ class StepOrigin:
 class PendingStep:
     """Step that is not yet part of a program.
 
-    `call` is shared by steps of nodes alike, whose `words` give the places of their operands. Of a node's steps those
-    of one `batch` may run at once. `halo_of` is the buffer whose halo it zeroes.
+    Steps of equal nodes share their `call`; `words` give the places of their own operands. Steps of one node and one
+    `batch` may run at once. `halo_of` is the buffer whose halo the step fills with zeros.
     """
 
     label: str
@@ -111,19 +113,20 @@ def _same_node(a: PendingStep, b: PendingStep) -> bool:
 
 
 def touch_the_same(a: PendingStep, b: PendingStep) -> bool:
-    """Whether two steps were given the same extents: a Concat has as many calls as parts, and each of them lists all
-    parts as read."""
+    """Whether two steps share their lists of extents: a Concat has as many calls as parts, and each lists all parts as
+    read."""
     return a.reads is b.reads and a.writes is b.writes
 
 
 def _late_halos(steps: Sequence[PendingStep], levels: Sequence[int]) -> list[int]:
-    """Return the levels with each halo's as late as possible, up to that of the step behind it: zeroed early it
-    displaces other values from the caches (DenseNet-121 on two threads: 0.7 %)."""
+    """Return the levels, with those of halos as late as possible, up to that of the step behind them. A halo that is
+    filled early displaces other values from the caches (DenseNet-121 on two threads: 0.7 %)."""
     late, later, limit = list(levels), _Touched(), None
     for index in reversed(range(len(steps))):
         step, level = steps[index], levels[index]
         if step.halo_of:
-            first = -later.highest(step, nothing=-len(steps) - 1)  # of those that wait for the halo
+            # The first level of the steps that wait for the halo.
+            first = -later.highest(step, nothing=-len(steps) - 1)
             late[index] = max(level, min(level if limit is None else limit, first - 1))
         else:
             limit = level
@@ -167,12 +170,12 @@ class _Span:
 
 
 class _Touched:
-    """Highest level of the steps so far that a step must keep apart from.
+    """Index of the bytes that steps have touched, which finds the highest level that a further step must stay behind.
 
-    Two steps must if one is a host step, or writes what the other reads or writes; but a buffer's halo and its inside
-    are different memory, so zeroing the one and writing the other may overlap in time. Steps come in an order in
-    which those that must be kept apart have rising levels: so a write's level covers all that happened to its bytes
-    before, and each step takes time for the few spans that it touches.
+    Two steps must not run at once if one is a host step, or writes bytes that the other reads or writes. A buffer's
+    halo and its inside are different memory: filling the one and writing the other may overlap in time. Steps are added
+    in an order in which those that exclude each other have rising levels. So the level of a write covers all that
+    happened to its bytes before, and a step costs time only for the few spans that it touches.
     """
 
     def __init__(self) -> None:
@@ -181,7 +184,7 @@ class _Touched:
         self.of_any = self.of_host = _NEVER
 
     def highest(self, step: PendingStep, nothing: int = -1) -> int:
-        """Return the highest level of those that touched what the step touches; `nothing` when there are none."""
+        """Return the highest level of the steps that touched the same bytes; `nothing` when there are none."""
         if step.host is not None:
             return max(nothing, self.of_any)
         level = max(nothing, self.of_host)

@@ -1,8 +1,9 @@
-"""Kernel calls of a node in terms of its operands: nodes alike share them, wherever their operands lie.
+"""Kernel calls of a node in terms of its operands: equal nodes share them, wherever their operands lie.
 
-A lowering's `bind` reads the types, layouts and strides of its operands, which of them share a place, and whether
-that is the caller's memory, but no address. So it is given operands that each lie at 0 of a memory of their own, and
-its result serves all nodes with this lowering whose operands are like these: of thousands of nodes few differ so.
+A lowering's `bind` reads the types, layouts and strides of its operands, which of them share a place, and whether that
+is the caller's memory, but no address. So it is called with operands that each lie at 0 of a memory of their own, and
+its result serves all nodes with this lowering and such operands. Large models have thousands of nodes, but few that
+differ in this.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class BoundCall:
 
 @dataclass(frozen=True)
 class _Operand:
-    """Value as lowerings take it: `like` is equal for those that differ only in their place, `place` for those at the
+    """Operand of a lowering. `like` is equal for operands that differ only in their place, `place` for those at the
     same place."""
 
     like: int
@@ -88,8 +89,9 @@ class Binder:
         self._left = Counter(map(id, binds))  # nodes to come, by the id of their bind function
         self._known: dict[int, dict[Hashable, tuple[BoundCall, ...]]] = {}
         self._halos: dict[Hashable, BoundCall] = {}
-        self._kinds: dict[Hashable, int] = {}  # numbers of kinds of operands,
-        self._kind_of: dict[tuple[int, ...], int] = {}  # and by the ids of what makes a view, which is kept
+        # Numbers of the kinds of operands: by their keys, and by the ids of a view's parts, which stay alive.
+        self._kinds: dict[Hashable, int] = {}
+        self._kind_of: dict[tuple[int, ...], int] = {}
 
     def bind(
         self, node: Node, bind: Bind, temporaries: Sequence[View]
@@ -106,7 +108,7 @@ class Binder:
         if key not in known:
             known[key] = self._bound(node, bind, operands, numbers)
         self._left[id(bind)] -= 1
-        if self._left[id(bind)] <= 0:  # another may get this id from now on
+        if self._left[id(bind)] <= 0:  # from now on another function may have this id
             del self._known[id(bind)]
         return known[key], [each.slot for each in operands]
 
@@ -166,7 +168,7 @@ class Binder:
         return View(view.type, view.layout, view.strides, Slot(kind, number))
 
     def _works(self, node: Node, calls: Sequence[Call], views: Sequence[View | None]) -> list[Work]:
-        """Return the work of the calls of a node. Its questions to sizes decide nothing."""
+        """Return the work of the calls of a node. Comparisons of sizes for it do not restrict the plan."""
         inputs, split = Bytes(), len(node.inputs)
         for name, view in dict(zip(node.inputs, views, strict=False)).items():
             if view is not None:
@@ -213,7 +215,7 @@ def _kind(view: View, content: Any) -> Hashable:
 
 
 def _fixed(numbers: Sequence[int]) -> tuple[Hashable, ...]:
-    """Return numbers that may be Sizes in a form that compares without a question."""
+    """Return numbers that may be Sizes in a form whose comparison does not restrict the plan."""
     return tuple([number.terms if isinstance(number, Size) else number for number in numbers])
 
 

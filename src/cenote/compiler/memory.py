@@ -156,14 +156,16 @@ class _Placer:
         return temporaries
 
     def _looked_at(self, step: int) -> int:
-        """Return the rank at which the notes of a step's kernels are checked: before NumPy goes on, or at the end."""
+        """Return the rank at which the notes of a step's kernels are checked: that of the next host step, or the
+        last."""
         hosts = (i for i in range(step + 1, len(self.ranks)) if self.lowerings[i] is None)
         return self.ranks[next(hosts, len(self.ranks) - 1)]
 
     # ---- views ------------------------------------------------------------------------------------------------
 
     def _set_bases(self, buffers: Sequence[Buffer]) -> None:
-        """Note the slot at which views of each buffer begin: in its memory, or in the buffer itself."""
+        """Set the slot at which views of each buffer begin: its place, or for open sizes the buffer itself by its
+        number."""
         for number, buffer in enumerate(buffers):
             slot = present(buffer.slot)
             self.bases[buffer.root] = (

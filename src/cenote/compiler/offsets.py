@@ -50,7 +50,7 @@ def offsets_as_formulas(
 
 
 def _highest(ends: Mapping[Hashable, int], trace: Trace) -> int:
-    """Return the largest of numbers that may be Sizes; 0 of none."""
+    """Return the largest of some numbers, which may be Sizes; 0 where there are none."""
     if len(ends) < 2:
         return next(iter(ends.values()), 0)
     lows, highs = zip(*map(trace.bounds, ends.values()), strict=True)
@@ -59,7 +59,7 @@ def _highest(ends: Mapping[Hashable, int], trace: Trace) -> int:
 
 
 class _Rooms:
-    """The bytes that buffers take in the arena, each formula made once."""
+    """Sizes of buffers in the arena, rounded up to the alignment; equal sizes share one formula."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, int] = {}
@@ -72,18 +72,18 @@ class _Rooms:
 
 
 class _Skyline:
-    """Topmost of the buffers so far at each level: seen from above, a new one rests on those alone. `ends`: the end of
-    each at the shapes at hand."""
+    """Topmost buffer at each level, of those placed so far: the next one rests on topmost buffers alone. `ends`: the
+    end of each buffer for the shapes at hand."""
 
     def __init__(self, placed: Sequence[Buffer], ends: Sequence[int]) -> None:
         self.placed, self.ends = placed, ends
-        self.starts = [_FIRST]  # of stretches of levels
-        self.tops: list[int] = [-1]  # the buffer that is topmost in each, -1 for none
-        self.supports: list[list[int]] = []  # of each buffer
+        self.starts = [_FIRST]  # first levels of stretches with one topmost buffer
+        self.tops: list[int] = [-1]  # the topmost buffer of each stretch, -1 for none
+        self.supports: list[list[int]] = []  # the buffers that each buffer rests on
 
     def under(self, index: int, first: int, last: int) -> list[int]:
-        """Put the next buffer on top at its levels; return those that it rests on, without those under others of
-        them."""
+        """Put the next buffer on top at its levels; return those that it rests on, except for those that others of them
+        rest on."""
         if last < first:
             self.supports.append([])
             return []
@@ -105,8 +105,8 @@ class _Skyline:
         return at
 
     def _below(self, seen: Sequence[int]) -> set[int]:
-        """Return those of some buffers that others of them rest on: they need not be named. The search is shallow,
-        since naming one too many changes no offset."""
+        """Return those of some buffers that others of them rest on, which a formula need not name. The search is
+        limited: one name too many changes no offset."""
         below: set[int] = set()
         waiting, looked = list(seen), 0
         while waiting and looked < _MOST_LOOKED_AT * len(seen):

@@ -26,10 +26,9 @@ _MOST_COMPARISONS = 1 << 23
 
 @dataclass
 class Buffer:
-    """One stretch of memory and the values in it. `step` is the first to touch it; it is alive from rank `first` to
-    `last`. Of its members: the set of their `lanes`, the bytes of `each` where all have the same, the last step that
-    reads one, and whether a reader wants a halo around one.
-    """
+    """Stretch of memory with the values that lie in it, its `members`. `step` is the first step that touches it; it is
+    alive from rank `first` to `last`. `lanes` are those of its members, `each` the bytes of one where all have equally
+    many, `last_use` the last step that reads one; `wants_halo`: a reader needs a halo around one."""
 
     root: str
     slot: Slot | None = None

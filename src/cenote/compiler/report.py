@@ -191,7 +191,7 @@ def _plain(value: Any) -> Any:
 
 @cache
 def _fields_of(kind: type) -> tuple[str, ...] | None:
-    """The fields of a dataclass; None of what is none."""
+    """Return the names of the fields of a dataclass; None for any other class."""
     return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else None
 
 

@@ -64,8 +64,8 @@ class PricedLowering:
 
 
 class Decide(Protocol):
-    """Protocol of what may overrule the cost model. `pins`: algorithms that the caller has named, by the node's title;
-    they may be chosen however far they are from the best."""
+    """Protocol of a function that may overrule the cost model. `pins`: algorithms that the caller has named, by the
+    title of the node; they may be chosen however expensive they are."""
 
     @property
     def pins(self) -> Mapping[str, str]: ...
@@ -146,7 +146,7 @@ class _Scheduler:
         return Schedule(graph, tuple(self.lowerings), tuple(self.reasons), tuple(self.rivals))
 
     def _ask_how_large(self) -> None:
-        """Restrict the choices to inputs on this side of a size where extents are open, if much depends on it."""
+        """Restrict the plan to large or to small inputs where extents are open and much time depends on them."""
         chosen = [option for option in self.lowerings if option is not None]
         by_size = sum(plain(option.seconds) for option in chosen if option.by_size)
         if by_size <= _MUCH * sum(plain(option.seconds) for option in chosen):
@@ -154,7 +154,7 @@ class _Scheduler:
         shapes = [self.graph.types[declared.name].shape for declared in self.graph.inputs]
         extents = [[extent for extent in shape if is_size(extent)] for shape in shapes]
         if any(extents):
-            _ = sum(math.prod(each) for each in extents if each) < _LARGE  # a question of the trace
+            _ = sum(math.prod(each) for each in extents if each) < _LARGE  # recorded by the trace
 
     # ---- candidates and their cost ----------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class _Scheduler:
         objects = (id(node.op), *map(id, types))
         entry = self.of_objects.get(objects)
         if entry is None:
-            entry = self.of_objects[objects] = self._of_equals(node, types), types  # whose ids stay theirs
+            entry = self.of_objects[objects] = self._of_equals(node, types), types  # the ids stay unique
         return entry[0]
 
     def _of_equals(self, node: Node, types: Sequence[TensorType | None]) -> list[Lowering]:
@@ -181,7 +181,7 @@ class _Scheduler:
         return options
 
     def _apart(self, options: Iterator[Lowering]) -> Iterator[Lowering]:
-        """Return the options; their questions about sizes are kept apart."""
+        """Yield the options. `asked` gets the conditions on sizes that each depends on; the trace does not."""
         if self.trace is None:
             yield from options
             return
@@ -390,6 +390,6 @@ def _conversion_seconds(type: TensorType, have: int, lanes: int) -> float:
     if have == lanes or _is_free(type, max(have, lanes)):
         return 0.0
     channels, wide = plain(type.shape[1]), max(have, lanes)
-    # The blocked side has lanes without a channel too.
+    # The blocked side also has lanes that hold no channel.
     filled = -(-channels // wide) * wide / max(channels, 1)
     return conversion_seconds(plain(type.nbytes) * (1 + filled))

@@ -140,8 +140,8 @@ def make_template(
 
 @dataclass(frozen=True)
 class _Part:
-    """The words that steps of one call have in common: numbers, formulas' numbers at their positions, and where there
-    are addresses."""
+    """Words that all steps of one call have in common: the numbers, the formulas by their positions, and the positions
+    of addresses."""
 
     base: list[int]
     sized: list[tuple[int, int]]
@@ -149,8 +149,8 @@ class _Part:
 
 
 class _Records:
-    """Argument records on their way into the vector. Those of one call differ in their addresses alone: what else is in
-    them is looked at once. `places`: positions of addresses, by memory."""
+    """Writer of argument records into the vector of numbers. Records of one call differ in their addresses alone, so
+    the rest is analysed once per call. `places`: positions of addresses, by memory."""
 
     def __init__(self, numbers: _Numbers, constants: int, in_arena: Callable[[Slot], Slot]) -> None:
         self.numbers, self.constants, self.in_arena = numbers, constants, in_arena
@@ -158,7 +158,7 @@ class _Records:
         self._parts: dict[int, _Part] = {}  # by the ids of calls
 
     def add(self, call: Call, words: Sequence[int | Slot]) -> tuple[int, int]:
-        """Append the record of a call; where it begins and ends."""
+        """Append the record of a call; return the positions of its begin and end."""
         part = self._parts.get(id(call))
         if part is None:
             part = self._parts[id(call)] = self._part(words)
@@ -196,7 +196,7 @@ class _Records:
 
 
 def _signed(word: int) -> int:
-    """A word of 64 bits as a number with a sign."""
+    """Return a word of 64 bits as a signed number."""
     return word - (1 << 64) if word >= 1 << 63 else int(word)
 
 
