@@ -18,7 +18,7 @@ from onnx import defs
 from cenote.core.errors import CenoteError
 from cenote.core.target import LEVELS, choose_target
 from cenote.core.types import Array, TensorType, dtype_named, short_name
-from cenote.frontends.onnx_microsoft import NAMES
+from cenote.frontends.microsoft.operators import NAMES
 from cenote.ops import DECODERS, operators
 from cenote.ops.base import Op, Sample, ShapeFromData
 from cenote.passes.widen import WORTH_IT
@@ -35,6 +35,7 @@ FLOW = {
 }
 DOUBLE = "float64, in which few networks compute"
 _INTEGER = "sums of quantised numbers, whose kernels are still to come"
+_RANGE = "each step is rounded by the range of all samples"
 _SHAPES = "known when a model is planned, or as small as a shape"
 _COUNTED = (
     "the number of results depends on the data: kernels run between the parts of a program (`Op.run_on_host`)"
@@ -55,7 +56,7 @@ REASONS = {
     "softmax_cross_entropy_loss": _CLASSIC,
     "einsum": _WRITTEN, "spatial_pyramid_pool": _RARE, "gated_conv": _CONSTANT,
     "fresh_seed": _SEEDED,
-    "conv_integer": _INTEGER, "qlinear_conv": _CONSTANT, "qlinear_matmul": _SCALES,
+    "conv_integer": _INTEGER, "dynamic_quantize_lstm": _RANGE, "qlinear_conv": _CONSTANT, "qlinear_matmul": _SCALES,
     "shape": _SHAPES, "size": _SHAPES, "range": _SHAPES, "constant_of_shape": _SHAPES, "eye_like": _SHAPES,
     "window": _SHAPES, "mel_weight_matrix": _SHAPES, "affine_grid": _RARE, "bit_cast": _RARE,
     "gemm": _BLAS, "matmul": _BLAS,

@@ -12,9 +12,9 @@ from onnx import defs
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array
 from cenote.frontends.builder import operator_of, trimmed
+from cenote.frontends.microsoft.operators import NAMES, content, is_microsoft, written_out
 from cenote.frontends.onnx_bodies import WITH_BODY, add_branch, add_loop
 from cenote.frontends.onnx_legacy import without_legacy
-from cenote.frontends.onnx_microsoft import NAMES, content, is_microsoft, written_out
 from cenote.frontends.onnx_order import ordered, where
 from cenote.frontends.onnx_schema import (
     STANDARD,

@@ -53,7 +53,7 @@ def _functions(node: Imported) -> tuple[Function, ...]:
     return tuple(functions)
 
 
-def _decode_recurrent(node: Imported) -> Op:
+def decode_recurrent(node: Imported) -> _Recurrent:
     """RNN, LSTM and GRU of ai.onnx 7, 14 (layout) and 22."""
     makes: dict[str, type[_Recurrent]] = {"RNN": RNN, "GRU": GRU, "LSTM": LSTM}
     own = {"GRU": {"linear_before_reset": "linear_before_reset"}, "LSTM": {"coupled": "input_forget"}}
@@ -88,7 +88,7 @@ class _Recurrent(Op):
     defaults: ClassVar[tuple[Function, ...]] = (("tanh", 0.0, 0.0),)
     coupled = False  # a field of LSTM
 
-    def step(self, x: Array, state: Array, cell: Array, weights: _Weights) -> tuple[Array, Array]:
+    def step(self, x: Array, state: Array, cell: Array, weights: GateWeights) -> tuple[Array, Array]:
         """The next state and cell, from one time step of the batch."""
         raise NotImplementedError
 
@@ -146,7 +146,7 @@ class _Recurrent(Op):
             y, states = y.transpose(2, 0, 1, 3), [state.swapaxes(0, 1) for state in states]
         return tuple(narrow(value, kind.dtype) for value, kind in zip((y, *states), types, strict=False))
 
-    def _weights(self, arrays: Sequence[Array | None], index: int) -> _Weights:
+    def _weights(self, arrays: Sequence[Array | None], index: int) -> GateWeights:
         """One direction's weights, one entry per gate."""
         w, r, bias = present(arrays[1]), present(arrays[2]), arrays[3]
         size = r.shape[2]
@@ -156,7 +156,7 @@ class _Recurrent(Op):
         holes = arrays[7] if len(arrays) > 7 else None
         count = len(self.defaults)
         functions = self.functions[index * count : (index + 1) * count] or self.defaults
-        return _Weights(
+        return GateWeights(
             w=w[index].reshape(self.gates, size, w.shape[2]).swapaxes(1, 2),
             r=r[index].reshape(self.gates, size, size).swapaxes(1, 2),
             input_bias=biases[: self.gates],
@@ -167,7 +167,7 @@ class _Recurrent(Op):
         )
 
     def _sweep(
-        self, x: Array, starts: list[Array], lengths: Array, backwards: bool, weights: _Weights
+        self, x: Array, starts: list[Array], lengths: Array, backwards: bool, weights: GateWeights
     ) -> tuple[Array, Array, Array]:
         """States of one direction, the last state and the last cell. A sample past its end keeps its state."""
         state, cell = starts
@@ -218,7 +218,7 @@ class _Recurrent(Op):
 
 
 @dataclass(frozen=True)
-class _Weights:
+class GateWeights:
     """One direction: per gate (gates, features, hidden) and (gates, hidden, hidden), biases (gates, hidden)."""
 
     w: Array
@@ -250,9 +250,9 @@ class RNN(_Recurrent):
     """h = f(x w + h r + biases)."""
 
     name = "rnn"
-    from_onnx = {"RNN": _decode_recurrent}
+    from_onnx = {"RNN": decode_recurrent}
 
-    def step(self, x: Array, state: Array, cell: Array, weights: _Weights) -> tuple[Array, Array]:
+    def step(self, x: Array, state: Array, cell: Array, weights: GateWeights) -> tuple[Array, Array]:
         return weights.apply(0, weights.from_input(x, 0) + weights.from_state(state, 0)), cell
 
 
@@ -268,7 +268,7 @@ class GRU(_Recurrent):
     name = "gru"
     gates: ClassVar[int] = 3
     defaults: ClassVar[tuple[Function, ...]] = (("sigmoid", 0.0, 0.0), ("tanh", 0.0, 0.0))
-    from_onnx = {"GRU": _decode_recurrent}
+    from_onnx = {"GRU": decode_recurrent}
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -281,7 +281,7 @@ class GRU(_Recurrent):
     def cell(self) -> str:
         return "gru_after" if self.linear_before_reset else "gru"
 
-    def step(self, x: Array, state: Array, cell: Array, weights: _Weights) -> tuple[Array, Array]:
+    def step(self, x: Array, state: Array, cell: Array, weights: GateWeights) -> tuple[Array, Array]:
         update, reset = (
             weights.apply(0, weights.from_input(x, k) + weights.from_state(state, k)) for k in (0, 1)
         )
@@ -311,9 +311,9 @@ class LSTM(_Recurrent):
         ("tanh", 0.0, 0.0),
         ("tanh", 0.0, 0.0),
     )
-    from_onnx = {"LSTM": _decode_recurrent}
+    from_onnx = {"LSTM": decode_recurrent}
 
-    def step(self, x: Array, state: Array, cell: Array, weights: _Weights) -> tuple[Array, Array]:
+    def step(self, x: Array, state: Array, cell: Array, weights: GateWeights) -> tuple[Array, Array]:
         total = [weights.from_input(x, k) + weights.from_state(state, k) for k in range(4)]
         peep_i, peep_o, peep_f = weights.peepholes
         opened = weights.apply(0, total[0] + peep_i * cell)
