@@ -29,8 +29,8 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 # Tests that look at the machine, or ask a peer that does: what runs under QEMU if nothing is named.
 EMULATED = (
     "tests/core/test_cpuid.py", "tests/codegen/test_loader.py", "tests/codegen/test_llvm_spills.py",
-    "tests/codegen/test_dots.py", "tests/frontends/test_onnx_microsoft.py", "tests/ops/quantization/test_quantize.py",
-    "tests/test_model.py",
+    "tests/codegen/test_dots.py", "tests/frontends/microsoft/test_operators.py",
+    "tests/ops/quantization/test_quantize.py", "tests/test_model.py",
 )  # fmt: skip
 
 

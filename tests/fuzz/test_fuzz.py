@@ -17,6 +17,7 @@ FEW = {
     "functional": 60,
     "graphs": 16,
     "sizes": 5,
+    "quantized": 30,
     "calls": 80,
     "plans": 25,
     "callers": 2,

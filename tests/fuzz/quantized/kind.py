@@ -1,0 +1,202 @@
+"""Random quantised graphs: the bits that ONNX gives where it gives them, else one step of the scale now and then.
+
+Values that are compared are outputs. The judge computes each of them from what Cenote gave for those before it, so that
+one step more or less is not carried on. It is ONNX Runtime where the CPU adds products of bytes in 32 bits; where that
+saturates, and for scales that are no ordinary factors, the references of the operators.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import cenote
+from cenote.codegen import jit
+from cenote.core import cpuid
+from cenote.core.errors import CenoteError
+from cenote.core.target import PAIRS
+from cenote.frontends.onnx import load_onnx
+from cenote.graph.interpreter import evaluate
+from tests.fuzz.case import Finding, generator
+from tests.fuzz.guard import Fence
+from tests.fuzz.peer import Peer
+from tests.fuzz.quantized.maker import Array, Maker
+from tests.fuzz.quantized.others import OTHERS
+from tests.fuzz.quantized.sums import SUMS
+
+OPSETS = (10, 11, 13, 13, 17, 19, 21, 21, 23, 24)
+EXTENTS = (1, 2, 3, 5, 7, 8, 9, 12, 17)
+LARGEST = 1 << 16  # elements of a value
+
+
+def random_graph(rng: random.Random) -> Maker:
+    """Some operators on one or two inputs."""
+    m = Maker(rng, rng.choice(OPSETS))
+    rank = rng.choice((2, 3, 4, 4, 4, 4, 5))
+    extents = [rng.choice(EXTENTS) for _ in range(max(0, rank - 2))]
+    channels = rng.choice((1, 3, 4, 8, 16, 17, 24, 32, 40))
+    images = 0 if rng.random() < 0.03 else rng.choice((1, 1, 2, 3))
+    for _ in range(rng.choice((1, 1, 2))):
+        m.input((images, channels, *extents))
+    with np.errstate(all="ignore"):
+        for _ in range(rng.randint(1, 6)):
+            rng.choice((*SUMS, *OTHERS) if rng.random() < 0.5 else SUMS)(m)
+    return m
+
+
+def answer(model: cenote.Model, given: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: np.asarray(y) for name, y in model.run(dict(given)).items()}
+
+
+class Quantized:
+    name = "quantized"
+    limit = 40.0
+
+    def __init__(self) -> None:
+        self.fence, self.peer = Fence(), Peer()
+
+    def prepare(self) -> None:
+        self.peer.prepare()
+        import onnx.reference  # noqa: F401
+
+        import cenote.compiler.compile  # what compiles is there before workers are forked
+        import cenote.models.loading
+        import cenote.ops
+
+        cenote.ops.operators()
+
+    def close(self) -> None:
+        self.peer.close()
+
+    def run(self, seed: int) -> str:
+        rng = generator(self.name, seed)
+        self.fence.clear()
+        m = random_graph(rng)
+        made = [each.name for each in m.values if each.name not in {x.name for x in m.inputs}]
+        if not made or any(np.prod(each.shape) > LARGEST for each in m.values):
+            return "nothing"
+        outputs = list(dict.fromkeys([*(name for name in made if rng.random() < 0.6), made[-1]]))
+        target = jit.host_target()
+        narrow = rng.random() < 0.4
+        shown = f"opset {m.opset}, {[node.op_type for node in m.nodes]}{', pairs' if narrow else ''}"
+        saturates = not cpuid.features() & {"avx512vnni", "avxvnni"}
+        if narrow:
+            target = replace(target, dots=PAIRS)
+        with patch.object(jit, "host_target", lambda: target), np.errstate(all="ignore"):
+            try:
+                return self.compare(m, outputs, rng, saturates)
+            except Finding as finding:
+                raise Finding(f"{shown}: {finding}") from None
+
+    def compare(self, m: Maker, outputs: list[str], rng: random.Random, saturates: bool) -> str:
+        opened = {axis: f"s{axis}" for axis in (0, 2, 3) if rng.random() < 0.25}
+        content = m.model(outputs, opened).SerializeToString()
+        given = {each.name: self.array(m, each.shape, each.dtype, rng) for each in m.inputs}
+        try:
+            model = cenote.load(content, threads=rng.choice((1, 2)), tune="off")
+            found = answer(model, given)
+        except CenoteError as error:
+            return self.refused(m, content, given, error)
+        if any(y.tobytes() != found[name].tobytes() for name, y in answer(model, given).items()):
+            raise Finding("a second run gives other bits")
+        outcome = self.judged(m, outputs, given, found, saturates)
+        if opened and min(m.inputs[0].shape):
+            sizes = {axis: rng.choice(EXTENTS) for axis in opened}
+            other = {
+                each.name: self.array(
+                    m, [sizes.get(axis, n) for axis, n in enumerate(each.shape)], each.dtype, rng
+                )
+                for each in m.inputs
+            }
+            try:
+                again = answer(model, other)
+            except CenoteError:
+                return outcome  # of windows that do not fit
+            self.judged(m, outputs, other, again, saturates)
+        return outcome
+
+    def array(self, m: Maker, shape: Sequence[int], dtype: np.dtype[Any], rng: random.Random) -> Array:
+        if dtype.kind == "f":
+            return self.fence.copy((m.noise.standard_normal(shape) * 1.5).astype(dtype), rng)
+        return self.fence.copy(m.whole(shape, dtype), rng)
+
+    def refused(self, m: Maker, content: bytes, given: Mapping[str, Array], error: CenoteError) -> str:
+        text = f"{type(error).__name__}: {error}"
+        if not str(error):
+            raise Finding("an error without a message")
+        if m.broken:
+            return "refused"
+        theirs = self.peer.run(content, dict(given))
+        if not isinstance(theirs, str):
+            raise Finding(f"refused alone: {text}")
+        return "refused by both"
+
+    def judged(
+        self, m: Maker, outputs: list[str], given: Mapping[str, Array], found: Mapping[str, Any], saturates: bool
+    ) -> str:  # fmt: skip
+        """Compare outputs with what a judge makes of those before them."""
+        proto = m.cut(outputs)
+        read = {each.name for each in proto.graph.input}
+        feed = {name: x for name, x in {**given, **found}.items() if name in read}
+        content = proto.SerializeToString()
+        theirs: Mapping[str, Any] | str = "not asked"
+        if not saturates and not m.odd:
+            theirs = self.peer.run(content, feed)
+        judge = "onnxruntime"
+        if isinstance(theirs, str):
+            judge, theirs = "references", evaluate(load_onnx(content).graph, feed)
+        steps = steps_from(m, outputs)
+        for name in outputs:
+            share = m.share[name] if steps[name] <= 1 else None
+            wrong = unlike(found[name], np.asarray(theirs[f"{name}.made"]), share)
+            if wrong:
+                raise Finding(f"{name} {wrong} ({judge}, {steps[name]} steps)")
+        return f"as {judge}"
+
+
+def steps_from(m: Maker, outputs: Sequence[str]) -> dict[str, int]:
+    """The number of roundings behind the last outputs that a value was made of."""
+    kept = {each.name for each in m.values if m.share.get(each.name)}
+    found: dict[str, int] = {}
+    for node in m.nodes:
+        before = max((0 if name in outputs else found.get(name, 0) for name in node.input), default=0)
+        for name in node.output:
+            found[name] = before + (name in kept)
+    return found
+
+
+def unlike(y: Array, wanted: Array, share: float | None) -> str:
+    """What is unlike, or nothing. `share`: of elements that may be one step off; None where more than one value was
+    rounded on the way."""
+    if y.shape != wanted.shape or y.dtype != wanted.dtype:
+        return f"{y.dtype}{list(y.shape)} is {wanted.dtype}{list(wanted.shape)}"
+    right = (near_floats if y.dtype.kind == "f" else near_numbers)(y, wanted, share)
+    if right.all():
+        return ""
+    place = tuple(np.argwhere(~right)[0])
+    where = f"{list(map(int, place))} of {y.dtype}{list(y.shape)}, {1 - right.mean():.1%}"
+    return f"{y[place]} is {wanted[place]} at {where}"
+
+
+def near_floats(y: Array, wanted: Array, share: float | None) -> Array:
+    relative = 2e-6 if share is not None else 0.1
+    largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=0)
+    return np.isclose(y, wanted, rtol=relative, atol=relative * largest, equal_nan=True)
+
+
+def near_numbers(y: Array, wanted: Array, share: float | None) -> Array:
+    apart = np.abs(y.astype(np.int64) - wanted.astype(np.int64))
+    fine = (1 << (8 * y.dtype.itemsize)) >> 8  # steps of 16 bits in one of 8
+    if share is None:
+        return np.asarray((apart <= 16 * fine) if not y.size or apart.mean() <= 2 * fine else apart == 0)
+    if (apart > 0).sum() > max(2 if share else 0, share * y.size * (1 if fine == 1 else 10)):
+        return np.asarray(apart == 0)
+    return np.asarray(apart <= 1)
+
+
+KIND = Quantized()
