@@ -7,7 +7,7 @@ import pytest
 from cenote.codegen import llvm
 from cenote.core import cpuid
 from cenote.core.errors import ArgumentError, CapacityError
-from cenote.core.target import EXTENSIONS, LEVELS, choose_target
+from cenote.core.target import EXTENSIONS, LEVELS, TABLES, choose_target
 from tests.targets import TARGETS, anywhere
 
 pytestmark = pytest.mark.skipif(not cpuid.can_ask(), reason="asks x86-64 processors only")
@@ -26,7 +26,7 @@ def test_it_agrees_with_llvm() -> None:
 
 def test_every_feature_of_a_level_and_every_extension_is_asked_for() -> None:
     features = {feature for level in LEVELS.values() for feature in level}
-    assert features | set(EXTENSIONS.values()) == cpuid._BITS.keys()
+    assert features | {*EXTENSIONS.values(), *TABLES.values()} == cpuid._BITS.keys()
 
 
 def test_registers_that_the_system_does_not_save_do_not_count() -> None:

@@ -29,7 +29,8 @@ _BITS = {
     "avx": (1, _ECX, 28), "f16c": (1, _ECX, 29),
     "bmi": (7, _EBX, 3), "avx2": (7, _EBX, 5), "bmi2": (7, _EBX, 8),
     "avx512f": (7, _EBX, 16), "avx512dq": (7, _EBX, 17), "avx512cd": (7, _EBX, 28),
-    "avx512bw": (7, _EBX, 30), "avx512vl": (7, _EBX, 31), "avx512vnni": (7, _ECX, 11),
+    "avx512bw": (7, _EBX, 30), "avx512vl": (7, _EBX, 31), "avx512vbmi": (7, _ECX, 1),
+    "avx512vnni": (7, _ECX, 11),
     "avxvnni": (SEVEN_ONE, _EAX, 4),
     "sahf": (0x80000001, _ECX, 0), "lzcnt": (0x80000001, _ECX, 5),
 }  # fmt: skip

@@ -19,6 +19,7 @@ from cenote.core.errors import ArgumentError
 from cenote.core.text import split_words
 
 PAIRS = "pairs"  # of 16-bit numbers, which every machine can multiply
+SHUFFLE, LOADS = "shuffle", "loads"  # of the sixteenths of a table of bytes; byte by byte, on every machine
 _L1, _L2, _L3 = 32 << 10, 512 << 10, 16 << 20  # bytes of the usual caches
 
 
@@ -28,8 +29,9 @@ class Target:
 
     `cpu` is the level of the instruction set, and `features` its extensions of the architecture's baseline, for LLVM.
     `vector_bytes` and `registers` describe the SIMD unit; `has_fma`, `has_half` (hardware float16 conversion),
-    `has_scale` and `has_gather` are the only features kernels branch on. The sizes of the caches, and `dots`, the way
-    in which bytes are multiplied (`codegen.dots`), serve the choice of kernels: see `of_level`.
+    `has_scale` and `has_gather` are the only features kernels branch on. The sizes of the caches, and the ways in which
+    bytes are multiplied (`dots`: `codegen.dots`) and looked up in tables (`lookups`: `codegen.byte_tables`), serve the
+    choice of kernels: see `of_level`.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Target:
     l3_bytes: int = _L3
     line: int = 64
     dots: str = PAIRS
+    lookups: str = LOADS
 
     def __repr__(self) -> str:
         return self.text
@@ -58,7 +61,7 @@ class Target:
     def of_level(self) -> Target:
         """Return the target without this machine's caches: a kernel's code may depend on nothing else, so that it can
         be used on other machines."""
-        return replace(self, l1_bytes=_L1, l2_bytes=_L2, l3_bytes=_L3, dots=PAIRS)
+        return replace(self, l1_bytes=_L1, l2_bytes=_L2, l3_bytes=_L3, dots=PAIRS, lookups=LOADS)
 
     @property
     def has_scale(self) -> bool:
@@ -210,8 +213,9 @@ LEVELS = {
 }
 
 
-# Extensions with an instruction that adds four products of bytes, by target.
+# Extensions with an instruction that adds four products of bytes, by target, and with one that chooses among 128 bytes.
 EXTENSIONS = {"avx512": "avx512vnni", "avx2": "avxvnni"}
+TABLES = {"avx512": "avx512vbmi"}
 
 
 def choose_target(features: Collection[str], triple: str, force: str = "") -> Target:
@@ -222,7 +226,9 @@ def choose_target(features: Collection[str], triple: str, force: str = "") -> Ta
     """
     available = {
         target.name: replace(
-            target, dots=EXTENSIONS[target.name] if EXTENSIONS.get(target.name) in features else PAIRS
+            target,
+            dots=EXTENSIONS[target.name] if EXTENSIONS.get(target.name) in features else PAIRS,
+            lookups=TABLES[target.name] if TABLES.get(target.name) in features else _lookups(target),
         )
         for target in _targets(triple)
         if set(_required(target)) <= set(features)
@@ -232,6 +238,11 @@ def choose_target(features: Collection[str], triple: str, force: str = "") -> Ta
             f"CENOTE_TARGET: '{force}' is not known or this CPU cannot run it (avx512, avx2, generic)"
         )
     return available[force] if force else next(iter(available.values()))
+
+
+def _lookups(target: Target) -> str:
+    """The way to look bytes up with nothing beyond the target's level."""
+    return SHUFFLE if "ssse3" in _required(target) else LOADS
 
 
 def _required(target: Target) -> tuple[str, ...]:

@@ -80,6 +80,7 @@ _FILES: dict[str, str] = {
     "pool.unpool": "MaxUnpool",
     "pool.weighted": "",
     "pool.whole_map": "GlobalAveragePool GlobalMaxPool",
+    "quantization.byte_table": "",
     "quantization.quantize": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
     "quantization.quantized_linear": "ConvInteger QLinearConv",
     "quantization.quantized_products": "MatMulInteger QLinearMatMul",
