@@ -84,7 +84,7 @@ class ReorderSpec(KernelSpec):
         last = left - 1
         channels = [k.select(last < c, last, k.integer(c)) * k.number("p_c") for c in range(lanes)]
         start: Value = k.integer(0)
-        if self.dense == "rows" and self.bytes >= 4:
+        if self.dense == "rows" and self.bytes != 2:
             start = k.select(width < lanes, start, width)
             self._squares(k, plain, blocked, channels, start)
         for tail in k.range(start, width):

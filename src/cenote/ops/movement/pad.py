@@ -12,7 +12,7 @@ from cenote.core.computed import computed
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.sizes import plain
 from cenote.core.target import Target
-from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
+from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import LAUNCH, pass_seconds
 from cenote.kernels.elementwise.elementwise import LONG
@@ -20,6 +20,7 @@ from cenote.kernels.layout.copy import box_of, can_copy, copy_call, fill_call
 from cenote.kernels.layout.take import TakenAxis, TakenRow, take_call
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
 from cenote.ops.checks import normalize_axis, require, require_same_dtype
+from cenote.ops.elementwise.pointwise import block_lanes
 from cenote.ops.values import seeded
 
 MODES = ("constant", "reflect", "edge", "wrap")
@@ -128,8 +129,9 @@ class Pad(Op):
             return [*calls, copy_call(kept, box_of(y, [begin for begin, _ in inside], shape), target)]
 
         yield Lowering("copy_and_fill", (PLAIN, *rest), (PLAIN,), bind, seconds)
-        if 3 <= x.rank <= 5 and is_float(x.dtype) and pads[1] == (0, 0):
-            blocked = Layout(target.lanes(x.dtype))
+        lanes = block_lanes(x.dtype, target)
+        if 3 <= x.rank <= 5 and lanes and pads[1] == (0, 0):
+            blocked = Layout(lanes)
             yield Lowering("copy_and_fill_blocked", (blocked, *rest), (blocked,), bind, seconds)
 
     def _by_tables(

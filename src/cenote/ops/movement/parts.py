@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
-from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
+from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import LAUNCH, pass_seconds
 from cenote.kernels.layout.copy import box_of, can_copy, copy_call
@@ -26,6 +26,7 @@ from cenote.ops.checks import (
     require_same_dtype,
     unique_axes,
 )
+from cenote.ops.elementwise.pointwise import block_lanes
 from cenote.ops.movement.transpose import strided_lowerings
 from cenote.ops.values import hostile, seeded
 
@@ -70,9 +71,12 @@ class Concat(Op):
             return calls
 
         yield Lowering("copies", (PLAIN,) * len(types), (PLAIN,), bind, seconds)
-        lanes = target.lanes(output.dtype)
-        whole = all(x.shape[1] % lanes == 0 for x in types[:-1]) if axis == 1 else True
-        if 3 <= output.rank <= 5 and is_float(output.dtype) and whole:
+        lanes = block_lanes(output.dtype, target)
+        if (
+            3 <= output.rank <= 5
+            and lanes
+            and (axis != 1 or all(x.shape[1] % lanes == 0 for x in types[:-1]))
+        ):
             blocked = Layout(lanes)
             yield Lowering("copies_blocked", (blocked,) * len(types), (blocked,), bind, seconds)
 
@@ -81,9 +85,9 @@ class Concat(Op):
         first, rank = types[0], types[0].rank
         if any(not x.size for x in types):
             return
-        axis, lanes = self.axis % rank, target.lanes(first.dtype)
+        axis, lanes = self.axis % rank, target.lanes()
         aligned = axis == 1 and all(x.shape[1] % lanes == 0 for x in types[:-1])
-        if aligned and rank in (3, 4, 5) and lanes == target.lanes():
+        if aligned and rank in (3, 4, 5) and _shares_blocks(first.dtype, target):
             yield Lowering.shared(Alias.JOINED, (Layout(lanes),) * len(types), (Layout(lanes),))
         if math.prod(first.shape[:axis]) == 1:
             yield Lowering.shared(Alias.JOINED, (PLAIN,) * len(types), (PLAIN,))
@@ -114,6 +118,11 @@ class Concat(Op):
             yield Sample(
                 cls(1), (seeded((2, 9, 3), 1, np.dtype(dtype)), seeded((2, 2, 3), 2, np.dtype(dtype)))
             )
+
+
+def _shares_blocks(dtype: np.dtype[Any], target: Target) -> bool:
+    """Whether elements lie in blocks of as many channels as float32's: parts may lie in a map of such blocks."""
+    return dtype.itemsize == 4 or block_lanes(dtype, target) == target.lanes()
 
 
 def _decode_split(node: Imported) -> Op | Rewired:
@@ -173,7 +182,7 @@ class Split(Op):
             return
         axis, absent, lanes = self.axis % x.rank, (None,) * (len(inputs) - 1), target.lanes()
         aligned = axis == 1 and all(part.shape[1] % lanes == 0 for part in parts[:-1])
-        if aligned and x.rank in (3, 4, 5) and x.dtype.itemsize == 4:
+        if aligned and x.rank in (3, 4, 5) and _shares_blocks(x.dtype, target):
             yield Lowering.shared(Alias.PARTS, (Layout(lanes), *absent), (Layout(lanes),) * len(parts))
         if math.prod(x.shape[:axis]) == 1:
             yield Lowering.shared(Alias.PARTS, (PLAIN, *absent), (PLAIN,) * len(parts))

@@ -14,7 +14,7 @@ from cenote.kernels.base import Call, View, dense_strides, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.sampling.resize import MOST_ROW_TAPS, MOST_TAPS, TapSource, resize_call
 from cenote.ops.base import Lowering
-from cenote.ops.elementwise.pointwise import error_of
+from cenote.ops.elementwise.pointwise import block_lanes, error_of
 from cenote.ops.movement.resize_taps import (
     ResizedAxis,
     Rule,
@@ -61,8 +61,9 @@ def resize_lowerings(
     seconds = pass_seconds(moved) + plain(output.size) * _element_seconds(taps, nearest)
     yield Lowering.of_call("taps", (PLAIN, *rest), (PLAIN,), call, seconds, error)
     blockable = 3 <= x.rank <= 5 and (x.rank > 3 or axes[1].is_identity)
-    if blockable and is_float(x.dtype) and math.prod(counts) <= MOST_TAPS:
-        blocked = Layout(target.lanes(x.dtype))
+    lanes = block_lanes(x.dtype, target) if nearest or is_float(x.dtype) else 0
+    if blockable and lanes and math.prod(counts) <= MOST_TAPS:
+        blocked = Layout(lanes)
         channels = plain(x.shape[1])
         filled = (
             -(-channels // blocked.lanes) * blocked.lanes / channels
