@@ -9,7 +9,13 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 import cenote
 from cenote.core.types import Array
 
-KINDS = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int64": TensorProto.INT64}
+KINDS = {
+    "float32": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
+    "int64": TensorProto.INT64,
+    "uint8": TensorProto.UINT8,
+    "int8": TensorProto.INT8,
+}
 
 
 def model(

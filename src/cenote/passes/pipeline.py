@@ -31,7 +31,9 @@ from cenote.passes.fuse_products import add_to_products, fuse_products, scale_in
 from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
-from cenote.passes.quantization import dequantize_constants, quantize_sums
+from cenote.passes.quantization.movement import move_bytes
+from cenote.passes.quantization.sums import dequantize_constants, quantize_sums
+from cenote.passes.quantization.tables import tabulate_bytes
 from cenote.passes.stacks import add_stacks
 from cenote.passes.transposes import sink_transposes
 from cenote.passes.widen import widen
@@ -48,7 +50,11 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
     return (
         *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
+        lambda graph: move_bytes(graph, target),
+        remove_identities,
         lambda graph: quantize_sums(graph, target),
+        tabulate_bytes,
+        remove_identities,
         dequantize_constants,
         say_groups,
         write_out_einsums,

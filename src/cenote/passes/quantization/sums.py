@@ -32,11 +32,10 @@ from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
 from cenote.ops.quantization.quantized_linear import INT32, QLinearConv
 from cenote.ops.quantization.quantized_products import QLinearMatMul
 from cenote.passes.fuse import Rewriter
+from cenote.passes.quantization.scales import BYTES, scale_and_zero_point, zero_point
 
-_BYTES = ("uint8", "int8")
 _LINEAR = Gemm(transpose_b=True)  # a fully connected layer, as most exporters write it
 _BOUNDED = ("relu", "clip")
-_LEAST_SCALE = np.finfo(np.float32).tiny  # quotients by smaller ones are infinite
 
 
 def quantize_sums(graph: Graph, target: Target) -> Graph:
@@ -71,7 +70,7 @@ def dequantize_constants(graph: Graph) -> Graph:
 
 def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
     """Replace the convolution or product whose result a node quantises."""
-    y_scale, y_zero = _scalars(rewriter, last)
+    y_scale, y_zero = scale_and_zero_point(rewriter, last)
     if y_scale is None or y_zero is None:
         return
     bounds: tuple[int, int] | None = (int(np.iinfo(y_zero.dtype).min), int(np.iinfo(y_zero.dtype).max))
@@ -110,26 +109,6 @@ def _of_bytes(op: Fusible, bounds: tuple[int, int]) -> QLinearConv | QLinearMatM
     return None
 
 
-def _scalars(rewriter: Rewriter, node: Node) -> tuple[Array | None, Array | None]:
-    """Scale and zero point of a node that has one each for all elements, of bytes; None where that is not so.
-
-    A scale that is negative, infinite, NaN, or so small that it has no reciprocal, is left to the operators."""
-    quantized = node.outputs[0] if isinstance(node.op, QuantizeLinear) else node.inputs[0]
-    scale, zero = rewriter.constants.get(node.inputs[1]), _zero_point(rewriter, node, quantized)
-    if scale is None or zero is None or scale.size != 1 or scale.dtype != np.float32 or scale.ndim > 1:
-        return None, None
-    if not _LEAST_SCALE <= scale.item() < math.inf or zero.dtype.name not in _BYTES:
-        return None, None
-    return scale, zero
-
-
-def _zero_point(rewriter: Rewriter, node: Node, quantized: str) -> Array | None:
-    """The zero point of a quantised value: zero where the node names none, None where it is computed."""
-    if len(node.inputs) > 2 and node.inputs[2]:
-        return rewriter.constants.get(node.inputs[2])
-    return np.zeros((), rewriter.type(quantized).dtype)
-
-
 def _bounded(rewriter: Rewriter, node: Node, scale: Array, zero: Array) -> tuple[int, int] | None:
     """The numbers between which an activation in front of a quantisation keeps it; None for other activations."""
     activation = activation_of(node.op, [rewriter.type(name) if name else None for name in node.inputs])
@@ -152,12 +131,12 @@ def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...]
     x, w = (_dequantized(rewriter, name) for name in node.inputs[:2])
     if x is None or w is None or w.inputs[0] not in rewriter.constants:
         return None
-    x_scale, x_zero = _scalars(rewriter, x)
+    x_scale, x_zero = scale_and_zero_point(rewriter, x)
     weights, w_scale = rewriter.constants[w.inputs[0]], rewriter.constants.get(w.inputs[1])
-    w_zero = _zero_point(rewriter, w, w.inputs[0])
+    w_zero = zero_point(rewriter, w, w.inputs[0])
     if rewriter.type(node.inputs[0]).dtype != np.float32 or x_scale is None or x_zero is None:
         return None
-    if weights.dtype.name not in _BYTES or w_scale is None or w_scale.dtype != np.float32 or w_zero is None:
+    if weights.dtype.name not in BYTES or w_scale is None or w_scale.dtype != np.float32 or w_zero is None:
         return None
     if not isinstance(node.op, Conv) and weights.ndim != 2:
         return None
@@ -199,7 +178,7 @@ def _bias(rewriter: Rewriter, node: Node, scales: Array, filters: int) -> tuple[
     if source is None or source.inputs[0] not in rewriter.constants:
         return None
     bias, own = rewriter.constants[source.inputs[0]], rewriter.constants.get(source.inputs[1])
-    zero = _zero_point(rewriter, source, source.inputs[0])
+    zero = zero_point(rewriter, source, source.inputs[0])
     if bias.dtype != INT32 or bias.shape != (filters,) or own is None or zero is None or zero.any():
         return None
     return (source.inputs[0],) if np.allclose(own.ravel(), scales.ravel(), rtol=1e-5, atol=0) else None

@@ -1,0 +1,1 @@
+"""Operators between dequantisation and quantisation as operators of bytes."""
