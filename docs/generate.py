@@ -94,7 +94,11 @@ def convolutions_page() -> str:
         for each in algorithms:
             file = each.offer.__module__.removeprefix("cenote.").replace(".", "/")
             lines.append(f"| {problem} | {each.name} | `{file}.py` | {each.wins} | {each.cost} |")
-    lines += ["", "Kernels of convolutions, and what makes their calls:", *kernels_table(("conv",))]
+    lines += [
+        "",
+        "Kernels of convolutions, and what makes their calls:",
+        *kernels_table(("conv", "winograd")),
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -225,7 +225,7 @@ def _object_code(source: KernelSource, target: Target) -> bytes:
 _ALWAYS = "cenote_run"  # a kernel of every program
 _USUAL = (
     "cenote.kernels.conv.direct_calls",
-    "cenote.kernels.conv.winograd_calls",
+    "cenote.kernels.winograd.calls",
     "cenote.kernels.product.calls",
 )
 

@@ -10,10 +10,10 @@ import pytest
 from cenote.core.types import TensorType
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.conv.direct import ConvDirectSpec, cut, widest
-from cenote.kernels.conv.winograd import WinogradSpec
-from cenote.kernels.conv.winograd_calls import WinogradTiling
-from cenote.kernels.conv.winograd_products import widths
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.winograd.calls import WinogradTiling
+from cenote.kernels.winograd.kernel import WinogradSpec
+from cenote.kernels.winograd.products import widths
 from cenote.ops.conv.conv import Conv
 from cenote.ops.linear.gemm import Gemm
 from tests.golden.kernel_text import TARGETS, bound_calls

@@ -9,7 +9,7 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import plain
 from cenote.core.types import FLOAT32, Layout, TensorType
 from cenote.kernels.base import present
-from cenote.kernels.conv.winograd_calls import WinogradTiling
+from cenote.kernels.winograd.calls import WinogradTiling
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
 
@@ -78,7 +78,7 @@ def _in_tiles(problem: ConvProblem, tiling: WinogradTiling) -> Lowering:
     weights, bias, activation = present(problem.weights)[:, :, 0], problem.bias, problem.fused.activation
     room, tall, wide = tiling.temporary_elements, tiling.mv, tiling.mh
     name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
-    # Rounding errors are two to three times those of a plain sum (tests/kernels/conv/test_winograd.py measures them).
+    # Rounding errors are two to three times those of a plain sum (tests/kernels/winograd/test_winograd.py measures them).
     return problem.lowering(
         name + "_pool" * tiling.pool,
         Layout(tiling.lanes, problem.shape.halo),

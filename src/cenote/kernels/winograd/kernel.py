@@ -24,7 +24,7 @@ With `pool` the map's extents are even (an odd map's last row or column is in no
 and columns, and the output transform keeps the largest of every 2x2: a quarter of the stores, no step for the pool.
 
 The structure follows Z. Jia, A. Zlateski, F. Durand, K. Li, "Optimizing N-dimensional, Winograd-based convolution for
-manycore CPUs" (PPoPP 2018); the transforms are those of winograd_transforms.py.
+manycore CPUs" (PPoPP 2018); the transforms are those of `transforms.py`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from cenote.codegen.values import F32, I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
-from cenote.kernels.conv.winograd_products import Products
-from cenote.kernels.conv.winograd_transforms import Filtering, apply_input, apply_output, filtering, shortened
 from cenote.kernels.elementwise.activations import Activation, activated
+from cenote.kernels.winograd.products import Products
+from cenote.kernels.winograd.transforms import Filtering, apply_input, apply_output, filtering, shortened
 
 NUMBERS = split_words(
     "channels channel_blocks filter_blocks groups group_share group_parts bundle",

@@ -20,8 +20,8 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, Pointer, Value
 from cenote.codegen.variables import Cursor, Variable
 from cenote.kernels.conv.direct import widest
-from cenote.kernels.conv.winograd_transforms import Filtering
 from cenote.kernels.partial_sums import FAST_TERMS
+from cenote.kernels.winograd.transforms import Filtering
 
 LINE = 16  # floats of a cache line
 SHORT = 4  # channels unrolled for rare runs; unrolling all of a vector takes 3 to 10 % less time where a core is shared

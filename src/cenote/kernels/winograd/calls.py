@@ -14,12 +14,12 @@ from cenote.core.sizes import maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, Packed, View
-from cenote.kernels.conv.winograd import TABLE, WinogradSpec
-from cenote.kernels.conv.winograd_products import widths
-from cenote.kernels.conv.winograd_transforms import Filtering, filtering, shortened, transform_weights
 from cenote.kernels.cost_model import peak_seconds, weight_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.tables import tiles_per_block
+from cenote.kernels.winograd.kernel import TABLE, WinogradSpec
+from cenote.kernels.winograd.products import widths
+from cenote.kernels.winograd.transforms import Filtering, filtering, shortened, transform_weights
 
 _PIECE = 4096  # windows transformed at a time: their float64 values stay in the level 2 cache
 _USED = {  # words that each phase reads

@@ -11,9 +11,9 @@ from cenote.codegen import jit
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.trace import Trace
 from cenote.core.types import Array, Layout, TensorType
-from cenote.kernels.conv.winograd_calls import WinogradTiling
-from cenote.kernels.conv.winograd_transforms import filtering, shortened, transform_weights
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.winograd.calls import WinogradTiling
+from cenote.kernels.winograd.transforms import filtering, shortened, transform_weights
 from cenote.ops.base import Lowering
 from cenote.ops.conv.conv import Conv
 from cenote.runtime.formulas import Formulas

@@ -1,0 +1,1 @@
+"""Winograd convolutions: transforms, products and their calls, of floats and of bytes."""
