@@ -22,7 +22,7 @@ from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 
 # Attribute of functions that move their addresses themselves (`Kernel.moves_addresses`); LLVM itself ignores it.
-MOVES_ADDRESSES = '"moves-addresses"'
+MOVES_ADDRESSES, ADDS_IN_ORDER = '"moves-addresses"', '"adds-in-order"'
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Kernel:
     `scratch` come with every call.
 
     `moves_addresses`: LLVM shall not look for better addresses in the loops. For kernels whose hot loops move cursors
-    or add one counter to fixed addresses; it saves more than half of their compile time. `extensions` of the
-    instruction set are used beside those of the target's level.
+    or add one counter to fixed addresses; it saves more than half of their compile time. `adds_in_order`: nor trees for
+    chains of integer additions. `extensions` of the instruction set are used beside those of the target's level.
     """
 
     def __init__(self, symbol: str, target: Target, parameters: Sequence[Parameter]) -> None:
@@ -52,7 +52,7 @@ class Kernel:
         self._lines, self._entry = list[str](), list[str]()
         self._declarations: dict[str, str] = {}
         self._count, self._block = 0, "entry"
-        self._has_metadata, self.moves_addresses = False, False
+        self._has_metadata, self.moves_addresses, self.adds_in_order = False, False, False
         self.extensions: tuple[str, ...] = ()
         self.begin, self.end = Value(self, I64, 1, "%begin"), Value(self, I64, 1, "%end")
         self.scratch = Pointer(self, U8, "%scratch")
@@ -374,9 +374,9 @@ class Kernel:
         return [head, "entry:", *self._entry, *self._lines, "  ret void", "}"]
 
     def _attributes(self) -> str:
-        features = ",+".join([self.target.features, *self.extensions])
-        extended = f' "target-features"="{features}"' if self.extensions else ""
-        return "noinline nounwind" + f" {MOVES_ADDRESSES}" * self.moves_addresses + extended
+        features = f' "target-features"="{",+".join([self.target.features, *self.extensions])}"'
+        marks = f" {MOVES_ADDRESSES}" * self.moves_addresses + f" {ADDS_IN_ORDER}" * self.adds_in_order
+        return "noinline nounwind" + marks + features * bool(self.extensions)
 
     def _unpacking(self) -> list[str]:
         lines = [f'define void @"{self.symbol}"(ptr %words, i64 %begin, i64 %end, ptr %scratch) nounwind {{']

@@ -45,6 +45,7 @@ class Dots:
     def __init__(self, k: Kernel, way: str, lanes: int) -> None:
         self.k, self.way, self.lanes = k, way, lanes
         self.parts = 2 if way == PAIRS else 1
+        k.adds_in_order = True
         if way != PAIRS:
             k.extensions = (way,)
 

@@ -8,6 +8,10 @@ that they move their addresses themselves (`Kernel.moves_addresses`). Its search
 loop's addresses: 1.1 of 1.25 s for a large Winograd kernel, and past 200 addresses it gives up. Limits of the search
 (-lsr-complexity-limit) save nothing. Other kernels keep it: without it, those that multiply a counter by a stride for
 every load take longer (a global pool of blocked channels 20 %).
+
+So is the machine combiner on x86, for kernels that say that they add in order (`Kernel.adds_in_order`): it makes trees
+of sums of integer products, whose parts it then spills (72 vectors in the innermost loop of a Winograd kernel of bytes
+for AVX2, 4 without it), and takes VPDPWSSD apart into a product and an addition.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from cenote.codegen import cache as object_cache
-from cenote.codegen.builder import MOVES_ADDRESSES
+from cenote.codegen.builder import ADDS_IN_ORDER, MOVES_ADDRESSES
 from cenote.codegen.loader import keep_for_good
 from cenote.core.errors import CodegenError
 from cenote.core.locks import LLVM
@@ -85,17 +89,19 @@ def target_machine(target: Target) -> Any:
 
 
 @contextmanager
-def _strength_reduction_as_wanted(text: str) -> Iterator[None]:
-    """Switch loop strength reduction off while one kernel is compiled, if it asks for that: the switch is global to
-    the process, and others (Numba) may use LLVM in it."""
-    off = MOVES_ADDRESSES in text
-    if off:
-        llvm.set_option("cenote", "-disable-lsr=true")
+def _switched_as_wanted(text: str, target: Target) -> Iterator[None]:
+    """Switch parts of code generation off while one kernel is compiled, if it asks for that: the switches are global to
+    the process, and others (Numba) may use LLVM in it. An LLVM without code for x86 does not know the second one."""
+    switches = [("-disable-lsr=true", "-disable-lsr=false")] if MOVES_ADDRESSES in text else []
+    if ADDS_IN_ORDER in text and target.triple.startswith("x86"):
+        switches.append(("-x86-machine-combiner=false", "-x86-machine-combiner=true"))
+    for off, _ in switches:
+        llvm.set_option("cenote", off)
     try:
         yield
     finally:
-        if off:
-            llvm.set_option("cenote", "-disable-lsr=false")
+        for _, on in switches:
+            llvm.set_option("cenote", on)
 
 
 def optimized_module(text: str, target: Target) -> Any:
@@ -119,7 +125,7 @@ def optimized_module(text: str, target: Target) -> Any:
 def assembly(kernel: Emitted) -> str:
     """Machine code of a kernel as text."""
     text = kernel.module()
-    with LLVM.lock, _strength_reduction_as_wanted(text):
+    with LLVM.lock, _switched_as_wanted(text, kernel.target):
         code: str = target_machine(kernel.target).emit_assembly(optimized_module(text, kernel.target))
     return code
 
@@ -130,7 +136,7 @@ def object_code(kernel: Emitted) -> bytes:
     key = object_cache.key_of_text(text, kernel.target)
     if stored := object_cache.read_code(key):
         return stored
-    with LLVM.lock, _strength_reduction_as_wanted(text):
+    with LLVM.lock, _switched_as_wanted(text, kernel.target):
         code: bytes = target_machine(kernel.target).emit_object(optimized_module(text, kernel.target))
     object_cache.write_code(key, code)
     return code
