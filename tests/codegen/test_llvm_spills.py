@@ -12,7 +12,7 @@ import pytest
 from cenote.codegen import jit
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32
-from cenote.core.target import Target
+from cenote.core.target import PAIRS, Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.conv.depthwise import DepthwiseSpec, widest_group, widest_row
 from cenote.kernels.conv.direct import ConvDirectSpec, widest
@@ -20,6 +20,7 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.product.attention import AttentionSpec, most_queries
 from cenote.kernels.product.tiles import ProductSpec
 from cenote.kernels.winograd.kernel import WinogradSpec
+from cenote.kernels.winograd.quantized import WinogradQuantizedSpec
 from tests.targets import anywhere, runnable
 
 pytestmark = pytest.mark.skipif(
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 LABEL = re.compile(r"^(\.LBB\w+|[\w\".]+):")
 JUMP = re.compile(r"^\s+(j\w+)\s+(\.LBB\w+)")
+PRODUCT = re.compile("vfmadd|vpmaddwd|vpdp")
 SPILL = re.compile(r"%[xyz]mm\d+.*\(%rsp\)|\(%rsp\).*%[xyz]mm\d+")  # %rbp is an ordinary register here
 
 
@@ -77,7 +79,7 @@ def spills(text: str, least: int = 0) -> list[str]:
     ]
     innermost = [loop for loop in loops if not any(other < loop for other in loops)]
     bodies = [[line for block in loop for line in blocks[block]] for loop in innermost]
-    hot = [body for body in bodies if sum("vfmadd" in line for line in body) >= least]
+    hot = [body for body in bodies if sum(map(bool, map(PRODUCT.search, body))) >= least]
     assert hot, "no such loop in the assembly"
     return [line for body in hot for line in body if SPILL.search(line)]
 
@@ -190,6 +192,19 @@ def test_inner_loops_keep_vectors_in_registers(target: Target, spec: KernelSpec)
     assert not narrow, (
         f"{len(narrow)} of {len(products)} products in narrower vectors, first: {narrow[0].strip()}"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "dots", "most"), [("avx2", PAIRS, 8), ("avx512", PAIRS, 0), ("avx512", "avx512vnni", 0)]
+)
+def test_sums_of_bytes_are_chains(name: str, dots: str, most: int) -> None:
+    """Trees of them would spill 72 vectors on AVX2."""
+    target = runnable(name) or anywhere(name)
+    spec = WinogradQuantizedSpec("fused", 4, 3, 4, 3, 2, False, False, Activation(), dots=dots)
+    text = jit.assembly(spec.emit(target))
+    used = {word for word in ("vpmaddwd", "vpdpwssd") if word in text}
+    assert used == {"vpmaddwd" if dots == PAIRS else "vpdpwssd"}
+    assert len(spills(text, 30)) <= most
 
 
 def test_spills_are_found() -> None:

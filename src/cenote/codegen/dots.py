@@ -22,6 +22,7 @@ from cenote.core.types import Array
 BYTES = 4  # products of a sum
 FLIP = -0x7F7F7F80  # the highest bit of each of four bytes
 _VPDPBUSD = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256"}  # by lanes
+_VPDPWSSD = {16: "llvm.x86.avx512.vpdpwssd.512", 8: "llvm.x86.avx512.vpdpwssd.256"}
 _VPMADDWD = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
 
@@ -66,7 +67,7 @@ class Dots:
         if place.element is I8 and self.way == PAIRS:
             count = 2 * self.lanes
             halves = [place.load(part * count, count).to(I16) for part in range(self.parts)]
-            return [self._bitcast(half, I32, self.lanes) for half in halves]
+            return [self.recast(half, I32, self.lanes) for half in halves]
         return [words.load(part * self.lanes, self.lanes) for part in range(self.parts)]
 
     def store_weights(self, place: Pointer, numbers: Sequence[Value]) -> None:
@@ -83,18 +84,20 @@ class Dots:
         for spread, vector in zip(x, weights, strict=True):
             if self.way != PAIRS:
                 total = self.k.call(_VPDPBUSD[self.lanes], I32, self.lanes, [total, spread, vector])
-            elif self.k.target.triple.startswith("x86"):
-                total = total + self._multiplied(spread, vector)
             else:
-                low = ((spread << 16) >> 16) * ((vector << 16) >> 16)
-                total = total + low + (spread >> 16) * (vector >> 16)
+                total = self.pair_added(total, spread, vector)
         return total
 
-    def _multiplied(self, x: Value, weights: Value) -> Value:
-        """Return the sums of two 16-bit products in each lane."""
-        halves = [self._bitcast(each, I16, 2 * self.lanes) for each in (x, weights)]
-        return self.k.call(_VPMADDWD[self.lanes], I32, self.lanes, halves)
+    def pair_added(self, total: Value, x: Value, weights: Value) -> Value:
+        """Return the sums with two products of 16-bit numbers added in each lane."""
+        if self.way != PAIRS:
+            return self.k.call(_VPDPWSSD[self.lanes], I32, self.lanes, [total, x, weights])
+        if not self.k.target.triple.startswith("x86"):
+            low = ((x << 16) >> 16) * ((weights << 16) >> 16)
+            return total + low + (x >> 16) * (weights >> 16)
+        halves = [self.recast(each, I16, 2 * self.lanes) for each in (x, weights)]
+        return total + self.k.call(_VPMADDWD[self.lanes], I32, self.lanes, halves)
 
-    def _bitcast(self, value: Value, type: Scalar, lanes: int) -> Value:
+    def recast(self, value: Value, type: Scalar, lanes: int) -> Value:
         """Return the same bits in another number of lanes."""
         return self.k.assign(f"bitcast {value.ir} {value.text} to {type.vector(lanes)}", type, lanes)

@@ -3,6 +3,7 @@ this machine multiplies bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 
+import cenote
 from cenote.codegen import jit
 from cenote.core.target import PAIRS, Target
 from cenote.core.types import Array
@@ -48,6 +51,7 @@ class Case:
     y_zero: int = 13
     bounds: tuple[int, int] | None = None
     extreme: bool = False
+    width: int = 0  # of the picture, where it is not a square
 
     def operator(self) -> QLinearConv:
         pads = ((self.pad, self.pad),) * 2
@@ -64,7 +68,7 @@ class Case:
                 return np.full(shape, info.max if dtype == self.x else info.min, dtype)
             return random.integers(info.min, info.max + 1, shape).astype(dtype)
 
-        x = whole((self.n, self.c, self.size, self.size), self.x)
+        x = whole((self.n, self.c, self.size, self.width or self.size), self.x)
         weights = whole((self.k, self.c // self.groups, self.window, self.window), self.w)
         depth = self.c // self.groups * self.window**2
         scale = np.float32(0.03)
@@ -75,9 +79,11 @@ class Case:
         x_zero, w_zero, y_zero = (np.array(each) for each in zeros)
         return x, np.array(scale), x_zero, weights, w_scales, w_zero, np.array(y_scale), y_zero, bias
 
-    def expected(self) -> Array:
-        """The result by PyTorch's sums and onnxruntime's rounding: all in float32, halves to even."""
-        x, x_scale, x_zero, w, w_scales, w_zero, y_scale, y_zero, bias = self.arrays()
+    def expected(self, constants: Sequence[Array] = ()) -> Array:
+        """The result by PyTorch's sums and onnxruntime's rounding: all in float32, halves to even. `constants`: all
+        inputs but x, where they are another case's."""
+        x, *own = self.arrays()
+        x_scale, x_zero, w, w_scales, w_zero, y_scale, y_zero, bias = constants or own
         padding = ((0, 0), (0, 0), *((self.pad, self.pad),) * 2)
         centred = np.pad(x.astype(np.float64) - float(x_zero), padding)
         sums = torch.nn.functional.conv2d(
@@ -135,6 +141,68 @@ DEPTHWISE = [
 ]
 
 
+# Windows one apart: maps of whole tiles and shorter ones, an odd number of channel blocks, few tiles for many filters
+# (two calls).
+WINOGRAD = [
+    Case(1, 32, 8, 32, 3, 1, 1),
+    Case(2, 20, 9, 36, 3, 1, 1, x_zero=3),
+    Case(1, 24, 6, 16, 3, 1, 1, width=47, x=np.int8, x_zero=-3, y=np.int8, y_zero=-128),
+    Case(3, 17, 10, 40, 3, 1, 0, width=13, w=np.uint8, w_zero=128),
+    Case(1, 16, 4, 560, 3, 1, 1, width=7, x_zero=255, bounds=(13, 200)),
+    Case(1, 64, 7, 72, 3, 1, 2, x=np.int8, x_zero=127, y=np.int8),
+    Case(2, 48, 64, 64, 3, 1, 1),
+]
+
+
+@named
+@pytest.mark.parametrize("case", WINOGRAD, ids=str)
+def test_winograd_convolutions_of_bytes_have_every_bit(case: Case, target: Target) -> None:
+    assert {"quantized_winograd_f4", "quantized_winograd_f2"} <= {*check(case, target)}
+
+
+@named
+@pytest.mark.parametrize(("channels", "fits"), [(114, True), (115, False)])
+def test_tiles_of_16_results_are_offered_where_the_largest_sums_are_exact(
+    channels: int, fits: bool, target: Target
+) -> None:
+    """114 channels of -128 * 255 are just within 2^25."""
+    case = Case(1, channels, 5, 16, 3, 1, 1, extreme=True, y=np.int8)
+    arrays = list(case.arrays())
+    arrays[1] = arrays[6] = np.array(1, np.float32)
+    arrays[4] = np.full(16, 2.0**-18, np.float32)
+    arrays[8][:] = 0
+    found = lowerings_of(case.operator(), arrays, target, True)
+    names = [lowering.name for lowering in found]
+    assert ("quantized_winograd_f4" in names) == fits
+    assert "quantized_winograd_f2" in names
+    inside = np.pad(np.full((3, 3), 9), 1, constant_values=6)
+    inside[[0, 0, 4, 4], [0, 4, 0, 4]] = 4
+    want = np.rint(inside * (-128 * 255 * channels) * 2.0**-18) + 13
+    for lowering in found:
+        (y,) = run_lowering(case.operator(), lowering, arrays, target)
+        np.testing.assert_array_equal(y, np.broadcast_to(want, y.shape), err_msg=lowering.name)
+
+
+def test_convolutions_of_any_size_have_every_bit() -> None:
+    case = Case(1, 16, 12, 32, 3, 1, 1, x_zero=7)
+    _, *constants = case.arrays()
+    names = ["x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "b"]
+    node = helper.make_node("QLinearConv", ["x", *names], ["y"], pads=[1] * 4)
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.UINT8, ["n", channels, "h", "w"])
+        for name, channels in (("x", 16), ("y", 32))
+    ]
+    weights = [
+        numpy_helper.from_array(np.asarray(each), name) for name, each in zip(names, constants, strict=True)
+    ]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:], weights)
+    model = cenote.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    for n, size, width in ((1, 56, 56), (2, 4, 5), (1, 3, 1), (3, 9, 30)):
+        other = replace(case, n=n, size=size, width=width)
+        x, *_ = other.arrays()
+        np.testing.assert_array_equal(model(x), other.expected(constants))
+
+
 @named
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_convolutions_of_bytes_have_every_bit(case: Case, target: Target) -> None:
@@ -180,7 +248,7 @@ def test_any_convolution_of_bytes_has_every_bit_or_is_left_to_the_reference(
 def test_weights_that_outgrow_the_level_2_cache_are_read_in_passes(target: Target) -> None:
     case = Case(1, 64, 5, 32, 3, 1, 1)
     small = replace(target, l2_bytes=8 << 10)
-    (lowering,) = lowerings_of(case.operator(), case.arrays(), small, True)
+    lowering, *_ = lowerings_of(case.operator(), case.arrays(), small, True)
     types = input_types(case.arrays(), True)
     assert all(
         call.word("chunk") < call.word("entries") for call in calls_of(case.operator(), lowering, types)

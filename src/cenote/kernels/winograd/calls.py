@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +25,8 @@ from cenote.kernels.winograd.transforms import Filtering, filtering, shortened, 
 _PIECE = 4096  # windows transformed at a time: their float64 values stay in the level 2 cache
 _USED = {  # words that each phase reads
     "input": ("x", "v"),
-    "product": ("u", "bias", "residual", "y", "v"),
-    "fused": ("x", "u", "bias", "residual", "y"),
+    "product": ("u", "bias", "scales", "residual", "y", "v"),
+    "fused": ("x", "u", "bias", "scales", "residual", "y"),
 }
 # Tiles of a block, to reuse weights in the level 2 cache; twice as many for weights beyond it.
 _LEAST_TILES = 12
@@ -52,6 +53,11 @@ class WinogradTiling:
     @property
     def horizontal(self) -> Filtering:
         return filtering(self.mh, self.shape.window[-1])
+
+    @property
+    def efficiency(self) -> float:
+        """Fraction of the multiply-adds' peak that the products reach."""
+        return 0.88
 
     @property
     def products(self) -> int:
@@ -172,14 +178,16 @@ class WinogradTiling:
         return self.blocks * self.v_elements if self.split else 0
 
     def seconds(self) -> float:
-        """Estimated time: products at 88 % of peak or at the memory's speed for the weights, and the transforms."""
+        """Estimated time: products at their share of peak or at the memory's speed for the weights, and the
+        transforms."""
         lanes, products = self.lanes, self.product_operations
         weights = 4 * self.products * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
         passes = 1 if self.split or weights <= self.target.l3_bytes // 2 else maximum(1, self.blocks)
         blocks = self.channel_blocks + self.filter_blocks
         transforms = peak_seconds(2 * self.transform_operations(blocks), self.target, 0.5)
         return (
-            maximum(peak_seconds(products, self.target, 0.88), weight_seconds(weights * passes)) + transforms
+            maximum(peak_seconds(products, self.target, self.efficiency), weight_seconds(weights * passes))
+            + transforms
         )
 
     @property
@@ -237,38 +245,43 @@ class WinogradTiling:
         v: View | None,
     ) -> list[Call]:
         """Return the launches: one when fused, two with `v` between them."""
-        if not self.tiles:
-            return []
         offsets = np.zeros(self.groups * self.group_blocks * self.lanes, np.float32)
         if bias is not None:
             offsets[: bias.size] = bias
+        specs = [self._spec(phase, activation, residual is not None) for phase in self.phases]
+        return self.launched(specs, {"u": u, "bias": offsets}, {}, x, y, residual, v)
+
+    def launched(
+        self,
+        specs: Sequence[WinogradSpec],
+        constants: dict[str, Argument],
+        further: dict[str, Argument],
+        x: View,
+        y: View,
+        residual: View | None,
+        v: View | None,
+    ) -> list[Call]:
+        """Return a launch per kernel. `constants`: arrays, by the words' names; `further`: numbers of these kernels
+        alone."""
+        if not self.tiles:
+            return []
         steps = {"x": _steps(x), "y": _steps(y), "r": _steps(residual or y)}
         pads = self.shape.pads
         row = self.lanes
         above = pads[-2][0] * steps["x"][2] if len(pads) > 1 else 0
         source = x.at(-(above + pads[-1][0] * row))
-        phases = ["input", "product"] if self.split else ["fused"]
-        pointers: dict[str, Argument] = {
-            "x": source,
-            "u": u,
-            "bias": offsets,
-            "residual": residual,
-            "y": y,
-            "v": v,
-        }
-        return [self._call(phase, pointers, steps, activation, residual is not None) for phase in phases]
+        pointers: dict[str, Argument] = {**constants, "x": source, "residual": residual, "y": y, "v": v}
+        return [self._call(spec, pointers, further, steps) for spec in specs]
 
-    def _call(
-        self,
-        phase: str,
-        pointers: dict[str, Argument],
-        steps: dict[str, tuple[int, int, int]],
-        activation: Activation,
-        residual: bool,
-    ) -> Call:
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Phases of the calls, in order."""
+        return ("input", "product") if self.split else ("fused",)
+
+    def _spec(self, phase: str, activation: Activation, residual: bool) -> WinogradSpec:
         rows = self.shape.window
         is_input = phase == "input"
-        spec = WinogradSpec(
+        return WinogradSpec(
             phase,
             self.mv,
             rows[-2],
@@ -280,6 +293,15 @@ class WinogradTiling:
             Activation() if is_input else activation,
             self.pool and not is_input,
         )
+
+    def _call(
+        self,
+        spec: WinogradSpec,
+        pointers: dict[str, Argument],
+        further: dict[str, Argument],
+        steps: dict[str, tuple[int, int, int]],
+    ) -> Call:
+        phase, is_input = spec.phase, spec.phase == "input"
         numbers = self.numbers(phase)
         for side, (n, block, h) in steps.items():
             numbers |= {f"{side}_n": n, f"{side}_block": block, f"{side}_h": h}
@@ -290,7 +312,7 @@ class WinogradTiling:
         blocks = transformed.get(phase, self.channel_blocks + self.filter_blocks)
         executed = self.transform_operations(blocks) + (0 if is_input else self.product_operations)
         used = {name: place if name in _USED[phase] else None for name, place in pointers.items()}
-        return Call.named(spec, {**used, **numbers}, items, scratch=scratch, operations=executed)
+        return Call.named(spec, {**used, **numbers, **further}, items, scratch=scratch, operations=executed)
 
     def numbers(self, phase: str) -> dict[str, int]:
         """Numbers of a launch, except the tensors' strides."""

@@ -98,7 +98,7 @@ class WinogradSpec(KernelSpec):
     def emit(self, target: Target) -> Kernel:
         kernel = self.kernel(target)
         kernel.moves_addresses = True
-        _Emitter(self, kernel, target).run()
+        WinogradEmitter(self, kernel, target).run()
         return kernel
 
 
@@ -114,14 +114,28 @@ class _Tiles:
     across: Value
 
 
-class _Emitter:
+class Pixels:
+    """Place of a tile's elements: one address, or several whose elements are worked on together."""
+
+    def __init__(self, places: Sequence[Pointer]) -> None:
+        self.places = places
+
+    def __add__(self, offset: Value | int) -> Pixels:
+        return Pixels([place + offset for place in self.places])
+
+
+class WinogradEmitter:
+    """Emitter of one kernel. `word`: the type of V, M and the squares between transforms, in memory."""
+
+    word = F32
+
     def __init__(self, spec: WinogradSpec, k: Kernel, target: Target) -> None:
         self.spec, self.k, self.lanes = spec, k, target.lanes()
         self.table = k.scratch.cast(I64)
-        self.temporary = (k.scratch + k.number("table_bytes")).cast(F32)
+        self.temporary = (k.scratch + k.number("table_bytes")).cast(self.word)
         after = k.scratch + (k.number("table_bytes") + k.number("temporary_bytes"))
-        self.v = after.cast(F32) if spec.phase == "fused" else k.pointer("v")
-        self.m = (after + k.number("v_bytes")).cast(F32)
+        self.v = after.cast(self.word) if spec.phase == "fused" else k.pointer("v")
+        self.m = (after + k.number("v_bytes")).cast(self.word)
 
     def run(self) -> None:
         k, spec = self.k, self.spec
@@ -143,10 +157,14 @@ class _Emitter:
             end = k.min_drop_nan(begin + k.number("group_share"), k.number("groups"))
             for first_group in k.range(begin, end, k.number("bundle")):
                 last_group = k.min_drop_nan(first_group + k.number("bundle"), end)
-                products = Products(k, self.lanes, spec.blocks, spec.vertical, spec.horizontal, self.ends)
-                products.emit(v, self.m, first_group, last_group)
+                self.products().emit(v, self.m, first_group, last_group)
                 for group in k.range(first_group, last_group):
                     self.output(group, self.m + (group - first_group) * k.number("m_group"))
+
+    def products(self) -> Products:
+        """Return the emitter of the products of a block of tiles."""
+        spec = self.spec
+        return Products(self.k, self.lanes, spec.blocks, spec.vertical, spec.horizontal, self.ends)
 
     # ---- where the tiles are ----------------------------------------------------------------------------------
 
@@ -225,38 +243,58 @@ class _Emitter:
         self.x_rows = [k.number("x_h") * i for i in range(self.spec.vertical.a)]
         self.v_columns = [k.number("v_xi") * j for j in range(self.spec.horizontal.a)]
         for block in k.range(begin, end):
-            mask = k.tail_mask(k.number("channels") - block * lanes, lanes) if self.spec.ragged else None
-            x_block, v_block = k.pointer("x") + block * k.number("x_block"), v + block * k.number("v_block")
+            source, v_block = self.source(block), v + block * k.number("v_block")
             for _, tiles in self.kinds():
                 for index in k.range(tiles.begin, tiles.end):
-                    x = x_block + self.table.load(index * TABLE)
-                    self.input_tile(x, v_block + index * lanes, mask, tiles.down, tiles.across)
+                    x = source + self.table.load(index * TABLE)
+                    self.input_tile(x, v_block + index * lanes, tiles.down, tiles.across)
 
-    def input_tile(self, x: Pointer, to: Pointer, mask: Value | None, down: Value, across: Value) -> None:
+    def source(self, block: Value) -> Pixels:
+        """Return where the block's channels begin in x."""
+        k = self.k
+        self.mask = (
+            k.tail_mask(k.number("channels") - block * self.lanes, self.lanes) if self.spec.ragged else None
+        )
+        return Pixels([k.pointer("x") + block * k.number("x_block")])
+
+    def loaded(self, source: Pixels) -> Value:
+        """Load one pixel of a block's channels, as the transforms take it."""
+        (place,) = source.places
+        value = place.load(0, self.lanes)
+        if self.mask is None:
+            return value
+        return self.k.select(self.mask, value, self.k.constant(F32, 0.0, self.lanes))
+
+    def as_words(self, value: Value) -> Value:
+        """Return a transformed value as it is stored."""
+        return value
+
+    def of_words(self, value: Value) -> Value:
+        """Return the value that `as_words` has turned into this."""
+        return value
+
+    def input_tile(self, x: Pixels, to: Pointer, down: Value, across: Value) -> None:
         """Transform one tile of one channel block: down the columns into a small square, then along its rows."""
         k, lanes, full_v, full_h = self.k, self.lanes, self.spec.vertical, self.spec.horizontal
         rows, columns = down + (full_v.r - 1), across + (full_h.r - 1)
 
-        def load(place: Pointer) -> Value:
-            value = place.load(0, lanes)
-            return value if mask is None else k.select(mask, value, k.constant(F32, 0.0, lanes))
-
         def along(f: Filtering, d: Sequence[Value], row: Pointer) -> None:
             for j, value in enumerate(d if f.is_trivial else apply_input(k, f, d)):
-                row.store(value, self.v_columns[_place(j, f, full_h)])
+                row.store(self.as_words(value), self.v_columns[_place(j, f, full_h)])
 
         if full_v.is_trivial:
             for f in self.lengths(across, full_h):
-                along(f, [load(x + j * lanes) for j in range(f.a)], to)
+                along(f, [self.loaded(x + j * lanes) for j in range(f.a)], to)
             return
         for f in self.lengths(down, full_v):
             for j in k.range(0, columns):
                 column = x + j * lanes
-                self.store_column(j, apply_input(k, f, [load(column + self.x_rows[i]) for i in range(f.a)]))
+                values = apply_input(k, f, [self.loaded(column + self.x_rows[i]) for i in range(f.a)])
+                self.store_column(j, [self.as_words(value) for value in values])
         for f in self.lengths(across, full_h):
             for i in k.range(0, rows):
                 row = to + k.number("v_xi") * (self.place(i, rows, full_v) * full_h.a)
-                along(f, self.square_row(i, f), row)
+                along(f, [self.of_words(value) for value in self.square_row(i, f)], row)
 
     def store_column(self, j: Value, values: Sequence[Value]) -> None:
         """Store a column of the square between the two transforms of a tile."""
@@ -327,5 +365,5 @@ class _Emitter:
 
 
 def _place(index: int, f: Filtering, full: Filtering) -> int:
-    """Return `_Emitter.place` of an index that is known."""
+    """Return `WinogradEmitter.place` of an index that is known."""
     return full.a - 1 if index == f.a - 1 else index

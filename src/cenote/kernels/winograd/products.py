@@ -49,6 +49,8 @@ class Products:
     horizontal: Filtering
     ends: Sequence[Value]
 
+    word = F32
+
     @property
     def widths(self) -> range:
         return widths(self.blocks, self.k.target.registers)
@@ -134,14 +136,14 @@ class Products:
         up to 20 %.
         """
         k, lanes, blocks = self.k, self.lanes, self.blocks
-        row, zero = blocks * lanes, k.constant(F32, 0.0, lanes)
+        row, zero = blocks * lanes, k.constant(self.word, 0, lanes)
         unroll = lanes if width >= self.widths[-1] - 1 else min(SHORT, lanes)
         sums: list[list[Variable]] = [[k.variable(zero) for _ in range(blocks)] for _ in range(width)]
         places = [(sums[i][o], i * row + o * lanes) for i in range(width) for o in range(blocks)]
         source, factors = k.cursor(v), k.cursor(weights)
         step = k.select(asks, k.integer(unroll * row // self.ahead), k.integer(0))
         to_next_block = k.number("v_block") - lanes
-        channel_blocks, most = k.number("channel_blocks"), FAST_TERMS // lanes
+        channel_blocks, most = k.number("channel_blocks"), self.chain
         for first in k.range(0, channel_blocks, most):
             for total, _ in places:
                 total.value = zero
@@ -157,7 +159,7 @@ class Products:
                         for i in range(width):
                             spread = here.broadcast(i * lanes + channel, lanes)
                             for o in range(blocks):
-                                sums[i][o].value = k.fma(spread, vectors[o], sums[i][o].value)
+                                sums[i][o].value = self.added(sums[i][o].value, spread, vectors[o])
                     source.move(unroll)
                     factors.move(unroll * row)
                 source.move(to_next_block)
@@ -166,3 +168,12 @@ class Products:
                     total.value = total.value + m.load(place, lanes)
             for total, place in places:
                 m.store(total.value, place)
+
+    @property
+    def chain(self) -> Value | int:
+        """Number of channel blocks whose products are added in one chain."""
+        return FAST_TERMS // self.lanes
+
+    def added(self, total: Value, v: Value, weights: Value) -> Value:
+        """Return the sums with one channel's products added."""
+        return self.k.fma(v, weights, total)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 
@@ -82,6 +82,41 @@ class Filtering:
         return tuple((*(p**i for p in self.points), Fraction(int(i == self.m - 1))) for i in range(self.m))
 
 
+@dataclass(frozen=True)
+class WholeFiltering(Filtering):
+    """Minimal filtering whose matrices are whole numbers; its results are `scale` times y.
+
+    `scale` times G is whole. Infinity's row of it, which has the largest number, is halved, and A^T doubles its
+    product: F(4x4, 3x3) makes 16 bits of windows of 8 bits (at most 12 * 12 * 128), and 25 of the results.
+    """
+
+    scale: int = 1
+
+    @cached_property
+    def weight_matrix(self) -> Matrix:
+        *rows, last = self._exact.weight_matrix
+        return (
+            *(tuple(self.scale * c for c in row) for row in rows),
+            tuple(c * self.scale / 2 for c in last),
+        )
+
+    @cached_property
+    def output_matrix(self) -> Matrix:
+        return tuple((*row, 2 * last) for *row, last in self._exact.output_matrix)
+
+    @property
+    def _exact(self) -> Filtering:
+        return Filtering(self.m, self.r, self.points, self.others)
+
+
+@cache
+def whole_filtering(m: int, r: int) -> WholeFiltering:
+    """Return F(m, r) in whole numbers, m + r at most 7: on the points 0, 1, -1, 2, -2."""
+    exact = Filtering(m, r, tuple(map(Fraction, (0, 1, -1, 2, -2)[: m + r - 2])))
+    scale = math.lcm(*(c.denominator for row in exact.weight_matrix for c in row))
+    return WholeFiltering(m, r, exact.points, scale=scale)
+
+
 @cache
 def filtering(m: int, r: int) -> Filtering:
     """Return F(m, r) with the best points known for its size."""
@@ -92,7 +127,7 @@ def filtering(m: int, r: int) -> Filtering:
 def shortened(f: Filtering, m: int) -> Filtering:
     """Return F(m, r) with fewer outputs than f, on the first of its points and infinity: it shares the weights of f."""
     count = m + f.r - 2
-    return Filtering(m, f.r, f.points[:count], f.points[count:])
+    return replace(f, m=m, points=f.points[:count], others=f.points[count:])
 
 
 def _product(roots: Sequence[Fraction], length: int) -> Row:
@@ -178,8 +213,7 @@ def _mirrored(row: Row, other: Row) -> bool:
 def _plus_minus(k: Kernel, base: Value, rest: Value, scale: Fraction) -> list[Value]:
     if scale == 1:
         return [base + rest, base - rest]
-    factor = float(scale)
-    return [k.fma(k.constant(rest.type, sign * factor, rest.lanes), rest, base) for sign in (1.0, -1.0)]
+    return [_added(k, sign * float(scale), rest, base) for sign in (1.0, -1.0)]
 
 
 def combine(k: Kernel, row: Row, d: Sequence[Value]) -> Value:
@@ -195,5 +229,12 @@ def combine(k: Kernel, row: Row, d: Sequence[Value]) -> Value:
         elif factor == -1.0:
             total = total - x
         else:
-            total = k.fma(k.constant(x.type, factor, x.lanes), x, total)
+            total = _added(k, factor, x, total)
     return total
+
+
+def _added(k: Kernel, factor: float, x: Value, total: Value) -> Value:
+    """Return total + factor * x."""
+    if not x.type.is_float:
+        return total + x * factor
+    return k.fma(k.constant(x.type, factor, x.lanes), x, total)

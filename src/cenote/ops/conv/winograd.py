@@ -62,13 +62,13 @@ def winograd(problem: ConvProblem) -> Iterator[Lowering]:
     tiles = [tile for tile in tiles_of(problem.shape) if not pool or tile[0] % 2 == tile[1] % 2 == 0]
     if not tiles:
         return
-    size = _flat_shape(problem.shape.deep())
+    size = flat_shape(problem.shape.deep())
     for tall, wide in tiles:
         if plain(size.out[0]) >= tall and plain(size.out[1]) >= wide:
             yield _in_tiles(problem, WinogradTiling(size, tall, wide, problem.target, pool))
 
 
-def _flat_shape(deep: ConvShape) -> ConvShape:
+def flat_shape(deep: ConvShape) -> ConvShape:
     """Height and width only."""
     axes = ("size", "out", "window", "strides", "pads", "dilations")
     return dataclasses.replace(deep, **{name: getattr(deep, name)[1:] for name in axes})
@@ -78,7 +78,7 @@ def _in_tiles(problem: ConvProblem, tiling: WinogradTiling) -> Lowering:
     weights, bias, activation = present(problem.weights)[:, :, 0], problem.bias, problem.fused.activation
     room, tall, wide = tiling.temporary_elements, tiling.mv, tiling.mh
     name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
-    # Rounding errors are two to three times those of a plain sum (tests/kernels/winograd/test_winograd.py measures them).
+    # Rounding errors are two to three times those of a plain sum: tests/kernels/winograd/test_winograd.py.
     return problem.lowering(
         name + "_pool" * tiling.pool,
         Layout(tiling.lanes, problem.shape.halo),

@@ -12,6 +12,7 @@ import numpy as np
 from cenote.codegen.dots import BYTES
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import maximum
+from cenote.core.sizes import plain as plain_size
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, buffer_elements, dense_strides, halo_offset, present
@@ -23,9 +24,12 @@ from cenote.kernels.conv.quantized_depthwise import LARGEST_SUM, quantized_depth
 from cenote.kernels.conv.quantized_depthwise_rows import rows_call, suits_rows
 from cenote.kernels.cost_model import BYTES_FASTER, moved_seconds, peak_seconds
 from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
+from cenote.kernels.winograd.quantized_calls import INT32, WinogradQuantizedTiling
 from cenote.ops.base import Lowering
 from cenote.ops.conv.direct import efficiency
+from cenote.ops.conv.winograd import tiles_of
 
+_WHOLE_TILES = (4, 2)  # results along the side of a tile whose transforms fit 16 bits
 _MOST_JOINED = 4  # times as many products, at most, as groups joined by zeros may cost
 
 
@@ -79,10 +83,17 @@ class QuantizedConvolution:
         return Levels(low - self.zero, high - self.zero, self.zero)
 
     def lowering(
-        self, name: str, unit: int, seconds: float, calls: Callable[[View, View], Iterable[Call]]
+        self,
+        name: str,
+        unit: int,
+        seconds: float,
+        calls: Callable[..., Iterable[Call]],
+        temporaries: tuple[TensorType, ...] = (),
+        by_size: bool = False,
     ) -> Lowering:
-        """The lowering whose `calls` read x in blocks of `unit` channels. The halo of a tensor holds zeros: where x has
-        another zero point, and for blocks that no other operator has, x is copied."""
+        """The lowering whose `calls` read x in blocks of `unit` channels, and get views of x, y and temporaries. The
+        halo of a tensor holds zeros: where x has another zero point, and for blocks that no other operator has, x is
+        copied."""
         x, lanes = present(self.inputs[0]), self.target.lanes()
         layout = Layout(unit, self.shape.halo)
         in_place = unit == lanes and (self.x_zero == 0 or not any(map(any, self.shape.pads)))
@@ -92,13 +103,22 @@ class QuantizedConvolution:
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             source, (y, *memory) = present(views[0]), outputs
-            if not memory:
-                return [*calls(source, y)]
-            copy = _blocked(source, memory[0], layout)
-            return [zero_halo_call(copy, self.x_zero & 0xFF), reorder_call(source, copy), *calls(copy, y)]
+            if not copies:
+                return [*calls(source, y, *memory)]
+            copy = _blocked(source, memory.pop(0), layout)
+            halo = zero_halo_call(copy, self.x_zero & 0xFF)
+            return [halo, reorder_call(source, copy), *calls(copy, y, *memory)]
 
         seconds += moved_seconds(3 * sum(copy.nbytes for copy in copies))
-        return Lowering(name, tuple(layouts), (Layout(lanes),), bind, seconds, temporaries=copies)
+        return Lowering(
+            name,
+            tuple(layouts),
+            (Layout(lanes),),
+            bind,
+            seconds,
+            temporaries=(*copies, *temporaries),
+            by_size=by_size,
+        )
 
 
 def _blocked(x: View, memory: View, layout: Layout) -> View:
@@ -114,6 +134,7 @@ def convolution_lowerings(problem: QuantizedConvolution) -> Iterator[Lowering]:
     if problem.weights.size and finite and 0 not in problem.shape.out:
         yield from _depthwise(problem)
         yield from _direct(problem)
+        yield from _winograd(problem)
 
 
 def _depthwise(problem: QuantizedConvolution) -> Iterator[Lowering]:
@@ -161,6 +182,31 @@ def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
     executed = merged.operations * _filled(merged.group_filters, lanes) * _filled(merged.group_channels, unit)
     seconds = peak_seconds(executed, target, efficiency(shape, lanes) * BYTES_FASTER[target.dots])
     yield problem.lowering("quantized", unit, seconds, lambda x, y: quantized_calls(bytes_, x, y, target))
+
+
+def _winograd(problem: QuantizedConvolution) -> Iterator[Lowering]:
+    """Yield the lowerings of 3x3 windows one apart in tiles of 4x4 and of 2x2 results, on maps at least as large,
+    where the weights are too small for sums that would not be exact."""
+    shape, target = problem.shape, problem.target
+    if shape.window != (3, 3) or not tiles_of(shape) or not problem.fits_bytes:
+        return
+    x, weights = present(problem.inputs[0]), problem.centred[:, :, 0].astype(np.int8)
+    # The kernel's bytes are larger than s8 numbers by 128.
+    offsets = problem.offsets(problem.x_zero + (128 if x.dtype == np.int8 else 0)).astype(np.int32)
+    bytes_ = QuantizedProblem(shape, weights, offsets, problem.filter_scales, target.dots, problem.levels)
+    for side in _WHOLE_TILES:
+        tiling = WinogradQuantizedTiling(shape, side, side, target)
+        if min(map(plain_size, shape.out)) < side or not tiling.is_exact(weights):
+            continue
+        room = tiling.temporary_elements
+        yield problem.lowering(
+            f"quantized_winograd_f{side}",
+            target.lanes(),
+            tiling.seconds(),
+            lambda x, y, between=None, tiling=tiling: tiling.quantized_calls(bytes_, x, y, between),
+            temporaries=(TensorType(INT32, (room,)),) if room else (),
+            by_size=True,
+        )
 
 
 def _filled(count: int, lanes: int) -> float:
