@@ -12,9 +12,9 @@ import typer
 import cenote
 from cenote.cli.bench import bench
 from cenote.cli.cache import cache
-from cenote.cli.compile import compile_model
 from cenote.cli.console import err, show_messages
-from cenote.cli.extract import extract
+from cenote.cli.conversion.compile import compile_model
+from cenote.cli.conversion.extract import extract
 from cenote.cli.info import info
 from cenote.cli.insight.compare import compare
 from cenote.cli.insight.diagnose import diagnose
@@ -35,7 +35,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, inspect, bench, profile, diagnose, compare, tile, verify, extract, warm, serve):
+for command in (
+    run,
+    inspect,
+    bench,
+    profile,
+    diagnose,
+    compare,
+    tile,
+    verify,
+    extract,
+    warm,
+    serve,
+):
     app.command()(grouped(command))
 app.command("compile")(grouped(compile_model))
 app.add_typer(cache, name="cache")

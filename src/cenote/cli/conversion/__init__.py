@@ -1,0 +1,1 @@
+"""Commands that write a model in another form."""
