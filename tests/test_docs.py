@@ -74,6 +74,7 @@ PROGRAMS = {
     "from_torch.md": 1,
     "life_of_a_layer.md": 10,
     "plan_files.md": 1,
+    "quantize.md": 3,
     "serving.md": 1,
     "tutorial.md": 8,
     "using_models.md": 7,

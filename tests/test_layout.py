@@ -37,7 +37,7 @@ ROWS = (
     ("profile", "about"),
     ("diagnosis",),
     ("models", "functional"),
-    ("verification", "serving"),
+    ("verification", "quantization", "serving"),
     ("__init__", "backend", "ray", "torch", "ort"),
     ("cli",),
     ("__main__",),
@@ -48,8 +48,8 @@ THIRD_PARTY = {
     "numpy": set(RANK),
     "ml_dtypes": {"core", "kernels", "ops", "frontends"},
     "llvmlite": {"codegen"},
-    "onnx": {"frontends"},
-    "google": {"frontends", "serving"},  # protobuf, which onnx and gRPC are made of
+    "onnx": {"frontends", "quantization"},
+    "google": {"frontends", "quantization", "serving"},  # protobuf, which onnx and gRPC are made of
     "torch": {"torch"},  # cenote.torch: for those who have it
     "typer": {"cli"},
     "rich": {"cli"},
@@ -345,6 +345,7 @@ CATCHERS = {
     "frontends/onnx_outputs.py:_inferred": "onnx raises errors of C++; declared types stay",
     "ort/session.py:work": "a thread: the callback is told",
     "plans/later.py:_do": "a thread without a caller: a warning",
+    "quantization/reading.py:_converted": "onnx raises errors of C++; the model is refused",
     "runtime/batches.py:batches": "raised after the batches before it",
     "runtime/pieces.py:help_along": "a thread: raised by the one that waits for it",
     "serving/batcher.py:_answer": "each request is then run alone, which shows the one at fault",

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from cenote.frontends.parameters.writer import extract
     from cenote.profile.comparison import Comparison, compare_profiles
     from cenote.profile.data import Profile
+    from cenote.quantization.quantize import quantize
+    from cenote.quantization.report import QuantizationReport
     from cenote.verification.found import Verification
     from cenote.verification.verify import verify, verify_with
 
@@ -59,6 +61,7 @@ __all__ = [
     "Model",
     "ModelError",
     "Profile",
+    "QuantizationReport",
     "ShapeError",
     "UnavailableError",
     "UnsupportedError",
@@ -72,6 +75,7 @@ __all__ = [
     "info",
     "load",
     "load_with",
+    "quantize",
     "serving",
     "tiling",
     "unsupported",
@@ -95,6 +99,8 @@ _ON_DEMAND = {
     "CachedFile": "cenote.about.stored",
     "cache_contents": "cenote.about.stored",
     "clear_cache": "cenote.about.stored",
+    "QuantizationReport": "cenote.quantization.report",
+    "quantize": "cenote.quantization.quantize",
     "Verification": "cenote.verification.found",
     "verify": "cenote.verification.verify",
     "verify_with": "cenote.verification.verify",

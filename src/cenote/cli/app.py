@@ -15,6 +15,7 @@ from cenote.cli.cache import cache
 from cenote.cli.console import err, show_messages
 from cenote.cli.conversion.compile import compile_model
 from cenote.cli.conversion.extract import extract
+from cenote.cli.conversion.quantize import quantize
 from cenote.cli.info import info
 from cenote.cli.insight.compare import compare
 from cenote.cli.insight.diagnose import diagnose
@@ -44,6 +45,7 @@ for command in (
     compare,
     tile,
     verify,
+    quantize,
     extract,
     warm,
     serve,

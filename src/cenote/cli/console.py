@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,6 +68,22 @@ def waiting(what: str) -> Iterator[None]:
 
         with cenote.watch_compilation(compiled):
             yield
+
+
+@contextmanager
+def progressing(what: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar on the terminal that the function given tells what is being done, how much of it is done, and how much
+    there is. Print nothing where standard error is no terminal."""
+    console = err()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+
+        def tell(doing: str, done: int, total: int) -> None:
+            shown = f"{what}: {doing}, {done} of {total}"
+            progress.update(task, description=shown, completed=done, total=total)
+
+        yield tell
 
 
 class _Messages(logging.Handler):

@@ -1,0 +1,127 @@
+"""ONNX files for the quantiser: read whole, brought to opset 13 or later, written with external data where they are
+large."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import ModelProto
+
+from cenote.core.errors import MissingFileError, ModelError, UnsupportedError
+from cenote.frontends.formats import format_of_file
+from cenote.quantization.network import Network, label
+
+Source: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO | ModelProto
+# QuantizeLinear with an axis: scales per channel.
+LEAST_OPSET = 13
+_LEAST_IR = 7
+# Bytes of constants from which on they are written beside the file: protobuf's limit is 2^31.
+LARGEST_FILE = 1_900_000_000
+_QUANTISED = (
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "DynamicQuantizeLinear",
+    "QLinearConv",
+    "QLinearMatMul",
+    "ConvInteger",
+    "MatMulInteger",
+)
+_CONVERT = {
+    "tflite": "a TensorFlow Lite model: convert it with tf2onnx (python -m tf2onnx.convert --tflite)",
+    "savedmodel": "a SavedModel: convert it with tf2onnx (python -m tf2onnx.convert --saved-model)",
+    "graphdef": "a frozen graph of TensorFlow: convert it with tf2onnx (python -m tf2onnx.convert --graphdef)",
+    "metagraph": "a checkpoint of TensorFlow: convert it with tf2onnx (python -m tf2onnx.convert --checkpoint)",
+    "keras": "a Keras model: write it as ONNX (model.export(path, format='onnx'))",
+}
+
+
+def read(source: Source) -> tuple[Network, list[str]]:
+    """Return a copy of a model of ONNX as a network of opset 13 or later, and notes of what was changed for it.
+
+    Raises MissingFileError, ModelError for what is no model, UnsupportedError for other formats, for models that are
+    quantised, and where onnx cannot convert an opset.
+    """
+    model = _parsed(source)
+    _refuse_quantised(model)
+    notes: list[str] = []
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
+    if opset < LEAST_OPSET:
+        model = _converted(model, opset)
+        notes.append(f"converted from opset {opset} to {LEAST_OPSET}")
+    model.ir_version = max(model.ir_version, _LEAST_IR)
+    names = {each.name for each in model.graph.initializer}
+    # Before IR version 4 every initializer had to be listed as an input too.
+    inputs = [each for each in model.graph.input if each.name not in names]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    return Network(model), notes
+
+
+def _converted(model: ModelProto, opset: int) -> ModelProto:
+    try:
+        return onnx.version_converter.convert_version(model, LEAST_OPSET)
+    except Exception as error:  # of the library in C++, of many kinds
+        raise UnsupportedError(
+            f"the model is of opset {opset}; scales per channel need {LEAST_OPSET}, to which onnx cannot convert it "
+            f"({' '.join(str(error).split())}): export it with a later opset"
+        ) from error
+
+
+def write(network: Network, path: Path) -> None:
+    """Write a model, its constants in PATH.data where they are too many for one file. Raises OSError."""
+    model = network.model
+    if network.weight_bytes() < LARGEST_FILE:
+        path.write_bytes(model.SerializeToString())
+        return
+    data = path.with_name(f"{path.name}.data")
+    data.unlink(missing_ok=True)  # onnx appends
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    onnx.save_model(copy, path, save_as_external_data=True, location=data.name, size_threshold=1024)
+
+
+def _parsed(source: Source) -> ModelProto:
+    """Return a message of its own, constants in it."""
+    if isinstance(source, ModelProto):
+        copy = ModelProto()
+        copy.CopyFrom(source)
+        return copy
+    if hasattr(source, "read"):
+        source = source.read()
+    if isinstance(source, bytearray | memoryview):
+        source = bytes(source)
+    if not isinstance(source, bytes | str | os.PathLike):
+        raise ModelError(f"a model is a path, bytes, a binary file or an onnx.ModelProto, not {type(source)}")
+    name = "the model" if isinstance(source, bytes) else os.fspath(source)
+    try:
+        form = format_of_file(source)
+    except FileNotFoundError:
+        raise MissingFileError(f"{name}: there is no such file", name) from None
+    except OSError as error:
+        raise ModelError(f"{name}: the file cannot be read ({error})") from error
+    if form != "onnx":
+        what = _CONVERT.get(form or "savedmodel", f"in the format {form}")
+        raise UnsupportedError(f"{name}: quantize takes models of ONNX; this is {what}")
+    try:
+        model = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnx.load(source)
+    except DecodeError as error:
+        raise ModelError(f"{name}: not an ONNX model, or truncated or damaged") from error
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"{name}: it cannot be read with its external data ({error})") from error
+    if not model.HasField("graph") or not model.graph.node:
+        raise ModelError(f"{name}: this is not an ONNX model: it has no graph")
+    return model
+
+
+def _refuse_quantised(model: ModelProto) -> None:
+    for node in model.graph.node:
+        if node.op_type in _QUANTISED:
+            raise UnsupportedError(
+                f"the model is quantised already: node '{label(node)}' is {node.op_type}; give the float model"
+            )
