@@ -81,3 +81,42 @@ def test_transposes_cancel_around_quantisation(axis: int | None) -> None:
     want = rounded(x.transpose(0, 2, 3, 1), spread, np.int8(3)).transpose(0, 3, 1, 2)
     assert np.array_equal(loaded(x), want)
     assert not [op for op in steps(loaded) if op.startswith("transpose")]
+
+
+def test_what_is_dequantised_for_several_readers_is_never_written_as_floats() -> None:
+    nodes = [
+        N("DequantizeLinear", ["q", "s", "z"], ["a"]),
+        N("Add", ["a", "y"], ["b"]),
+        N("QuantizeLinear", ["b", "t", "z"], ["c"]),
+        N("Mul", ["a", "b"], ["d"]),
+        N("QuantizeLinear", ["d", "t", "z"], ["e"]),
+    ]
+    q, p = (np.random.default_rng(seed).integers(0, 256, (1, 7, 5, 9)).astype(np.uint8) for seed in (1, 2))
+    constants = {"s": SCALE, "t": np.float32(0.3), "z": ZERO["uint8"]}
+    nodes.insert(0, N("DequantizeLinear", ["p", "s", "z"], ["y"]))
+    loaded = cenote.load(model(nodes, {"q": q, "p": p}, constants, ["c", "e"]), threads=1)
+    assert not any(op.startswith("dequantize") for op in steps(loaded)), steps(loaded)
+    a, y = ((each.astype(np.float32) - 117) * SCALE for each in (q, p))
+    for found, value in zip(loaded(q, p), (a + y, a * (a + y)), strict=True):
+        want = np.clip(np.rint(value / np.float32(0.3)) + 117, 0, 255).astype(np.uint8)
+        np.testing.assert_array_equal(found, want)
+
+
+def test_parts_of_a_chain_that_dequantise_the_same_bytes_do_it_once() -> None:
+    nodes = [
+        N("DequantizeLinear", ["q", "s", "z"], ["a"]),
+        N("Add", ["a", "f"], ["b"]),
+        N("Relu", ["b"], ["c"]),
+        N("Mul", ["a", "c"], ["d"]),
+        N("QuantizeLinear", ["d", "t", "z"], ["e"]),
+        N("Exp", ["a"], ["g"]),
+    ]
+    q = np.arange(256).astype(np.uint8).reshape(4, 64)
+    f = np.linspace(-3, 3, 256).astype(np.float32).reshape(4, 64)
+    constants = {"s": SCALE, "t": np.float32(0.3), "z": ZERO["uint8"]}
+    content = model(nodes, {"q": q, "f": f}, constants, ["e", "g"], {"g": 1})
+    loaded = cenote.load(content, threads=1)
+    assert "chain(dequantize_linear, add, relu, mul, quantize_linear)" in steps(loaded), steps(loaded)
+    a = (q.astype(np.float32) - 117) * SCALE
+    want = np.clip(np.rint(a * np.maximum(a + f, 0) / np.float32(0.3)) + 117, 0, 255).astype(np.uint8)
+    np.testing.assert_array_equal(loaded(q, f)[0], want)

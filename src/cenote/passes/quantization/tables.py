@@ -48,7 +48,7 @@ class _Tables:
         self.sources: dict[str, str] = {}  # by value: the tensor of bytes that it is a function of
         self.nodes: dict[str, Node] = {}  # by value: what makes it
         self.values: dict[str, Array] = {}  # by value: what it is for the 256 bytes
-        self.readers = graph.users()
+        self.readers, self.outputs = graph.users(), set(graph.outputs)
 
     def is_byte(self, name: str) -> bool:
         return self.rewriter.type(name).dtype.name in BYTES
@@ -59,10 +59,14 @@ class _Tables:
         if not self.is_byte(result):
             return False
         maker = None if place is None else self.rewriter.nodes[place]
-        is_read_as_bytes = result in self.rewriter.graph.outputs or any(
-            not isinstance(reader.op, DequantizeLinear) for reader in self.readers.get(result, ())
-        )
-        return is_read_as_bytes or maker is None or not isinstance(maker.op, QuantizeLinear)
+        return maker is None or not isinstance(maker.op, QuantizeLinear) or not self._is_on_the_way(result)
+
+    def _is_on_the_way(self, result: str) -> bool:
+        """Whether bytes are only dequantised, for one reader."""
+        readers = self.readers.get(result, [])
+        if result in self.outputs or len(readers) != 1 or not isinstance(readers[0].op, DequantizeLinear):
+            return False
+        return len(self.readers.get(readers[0].outputs[0], [])) <= 1
 
     def follow(self, node: Node) -> str | None:
         """Return the tensor of bytes whose function a node's result is; None where it is no function of one."""
