@@ -83,6 +83,7 @@ _FILES: dict[str, str] = {
     "quantization.byte_table": "",
     "quantization.quantize": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
     "quantization.quantized_linear": "ConvInteger QLinearConv",
+    "quantization.quantized_pools": "",
     "quantization.quantized_products": "MatMulInteger QLinearMatMul",
     "quantization.quantized_recurrent": "com.microsoft.DynamicQuantizeLSTM",
     "random.distributions": (

@@ -32,6 +32,7 @@ from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.quantization.movement import move_bytes
+from cenote.passes.quantization.pools import quantize_means
 from cenote.passes.quantization.sums import dequantize_constants, quantize_sums
 from cenote.passes.quantization.tables import tabulate_bytes
 from cenote.passes.stacks import add_stacks
@@ -53,6 +54,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         lambda graph: move_bytes(graph, target),
         remove_identities,
         lambda graph: quantize_sums(graph, target),
+        lambda graph: quantize_means(graph, target),
         tabulate_bytes,
         remove_identities,
         dequantize_constants,

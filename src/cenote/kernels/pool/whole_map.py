@@ -291,7 +291,8 @@ class Maps:
 
 @dataclass(frozen=True)
 class Reduce:
-    """Reduction of a whole map. `factor` multiplies a sum; `norm` and `root` are those of the kernel."""
+    """Reduction of a whole map. `factor` multiplies a sum of floats; `norm` and `root` are those of the kernel. The
+    type of the result is x's where `result` names none."""
 
     reduction: str
     dtype: np.dtype[Any]
@@ -299,6 +300,7 @@ class Reduce:
     nan: str = "propagate"
     norm: int = 0
     root: bool = False
+    result: np.dtype[Any] | None = None
 
 
 def partials(reduce: Reduce, maps: Maps) -> TensorType | None:
@@ -306,7 +308,8 @@ def partials(reduce: Reduce, maps: Maps) -> TensorType | None:
     if maps.step != 1 or maps.elements != maps.length or maps.planes > FEW_PLANES or maps.length < 2 * PIECE:
         return None
     sums = reduce.reduction == SUM and compute_type(SUM, reduce.dtype).is_float
-    return TensorType.of(FLOAT64 if sums else reduce.dtype, (maps.planes, -(-maps.length // PIECE)))
+    kind = FLOAT64 if sums else reduce.result or reduce.dtype
+    return TensorType.of(kind, (maps.planes, -(-maps.length // PIECE)))
 
 
 def whole_maps(
@@ -317,7 +320,7 @@ def whole_maps(
     if maps.step != 1:
         return [_channels(reduce, maps, target, x, y)]
     if between is None:
-        return [_planes(reduce, maps, target, x, y, reduce.dtype, 1)]
+        return [_planes(reduce, maps, target, x, y, reduce.result or reduce.dtype, 1)]
     pieces = between.shape[1]
     first = dataclasses.replace(reduce, factor=1.0, root=False)
     split = dataclasses.replace(maps, y=(maps.channels * pieces, pieces))
@@ -325,7 +328,7 @@ def whole_maps(
     joined = dataclasses.replace(maps, x=split.y, length=pieces, runs=ONE_RUN)
     return [
         _planes(first, split, target, x, temporary, between.dtype, pieces),
-        _planes(second, joined, target, temporary, y, reduce.dtype, 1),
+        _planes(second, joined, target, temporary, y, reduce.result or reduce.dtype, 1),
     ]
 
 
@@ -386,9 +389,8 @@ def _planes(
 def _channels(reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argument) -> Call:
     lanes = _lanes(reduce.dtype, reduce.reduction, maps.step, target)
     wide = 4 if maps.step >= 4 * lanes else 1
-    spec = GlobalChannels(
-        reduce.reduction, reduce.dtype, reduce.dtype, lanes, reduce.nan, reduce.norm, reduce.root, wide
-    )
+    kind, ends = reduce.result or reduce.dtype, (reduce.nan, reduce.norm, reduce.root)
+    spec = GlobalChannels(reduce.reduction, reduce.dtype, kind, lanes, *ends, wide)
     pieces = -(-maps.step // (lanes * wide))
     items = maps.planes * pieces
     words = _words(maps, pieces, 0)

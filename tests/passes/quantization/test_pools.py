@@ -1,0 +1,60 @@
+"""Means of whole maps between dequantisation and quantisation are means of bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import cenote
+from cenote.core.types import Array
+from tests.passes.models import model, steps
+from tests.passes.quantization.oracle import check
+
+N = helper.make_node
+Q = np.random.default_rng(3).integers(0, 256, (2, 21, 7, 9)).astype(np.uint8)
+CONSTANTS: dict[str, Array] = {
+    "s": np.float32(0.047),
+    "z": np.uint8(121),
+    "t": np.float32(0.0031),
+    "o": np.uint8(9),
+    "two": np.float32([0.1, 0.2]),
+}
+NODES = [
+    N("DequantizeLinear", ["q", "s", "z"], ["x"]),
+    N("GlobalAveragePool", ["x"], ["m"]),
+    N("QuantizeLinear", ["m", "t", "o"], ["y"]),
+]
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_mean_of_bytes_is_that_of_their_floats(signed: bool) -> None:
+    """No mean of 63 numbers lies in the middle between two levels, so that every bit is the reference's."""
+    constants = {**CONSTANTS, **({"z": np.int8(-7), "o": np.int8(3)} if signed else {})}
+    found = check(NODES, {"q": Q.view(np.int8) if signed else Q}, constants, ["y"])
+    assert set(found) == {"qlinear_global_average_pool"}
+
+
+def test_a_mean_that_is_read_as_floats_stays_one() -> None:
+    content = model(NODES, {"q": Q}, CONSTANTS, ["y", "m"], {"m": TensorProto.FLOAT})
+    assert "qlinear_global_average_pool" not in steps(cenote.load(content, threads=1))
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.11, np.nan, np.inf])
+@pytest.mark.parametrize("name", ["s", "t"])
+def test_a_mean_by_a_scale_that_is_no_ordinary_factor_is_left_to_the_operators(
+    name: str, scale: float
+) -> None:
+    content = model(NODES, {"q": Q}, {**CONSTANTS, name: np.float32(scale)}, ["y"])
+    assert "qlinear_global_average_pool" not in steps(cenote.load(content, threads=1))
+
+
+def test_open_sizes_give_the_bits_of_fixed_ones() -> None:
+    content = onnx.load_from_string(model(NODES, {"q": Q}, CONSTANTS, ["y"]))
+    fixed = np.asarray(cenote.load(content.SerializeToString(), threads=1)(Q))
+    for axis, name in enumerate("nchw"):
+        content.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
+    opened = cenote.load(content.SerializeToString(), threads=2)
+    np.testing.assert_array_equal(np.asarray(opened(Q)), fixed)
+    np.testing.assert_array_equal(np.asarray(opened(Q[:1])), fixed[:1])
