@@ -7,7 +7,7 @@ import pytest
 from cenote.codegen import llvm
 from cenote.core import cpuid
 from cenote.core.errors import ArgumentError, CapacityError
-from cenote.core.target import EXTENSIONS, LEVELS, TABLES, choose_target
+from cenote.core.target import BFLOAT_EXTENSIONS, EMULATED, EXTENSIONS, LEVELS, TABLES, choose_target
 from tests.targets import TARGETS, anywhere
 
 pytestmark = pytest.mark.skipif(not cpuid.can_ask(), reason="asks x86-64 processors only")
@@ -26,12 +26,14 @@ def test_it_agrees_with_llvm() -> None:
 
 def test_every_feature_of_a_level_and_every_extension_is_asked_for() -> None:
     features = {feature for level in LEVELS.values() for feature in level}
-    assert features | {*EXTENSIONS.values(), *TABLES.values()} == cpuid._BITS.keys()
+    features |= {*EXTENSIONS.values(), *TABLES.values(), *BFLOAT_EXTENSIONS.values()}
+    assert features == {name for name in cpuid._BITS if not name.startswith("amx")}
 
 
 def test_registers_that_the_system_does_not_save_do_not_count() -> None:
     answers = dict.fromkeys((1, 7, cpuid.SEVEN_ONE, 2147483649), ALL)
-    assert cpuid.supported(answers, lambda: 0xE7) == cpuid._BITS.keys()
+    assert cpuid.supported(answers, lambda: 0x600E7) == cpuid._BITS.keys()
+    assert not any(name.startswith("amx") for name in cpuid.supported(answers, lambda: 0x400E7))
     without_zmm = cpuid.supported(answers, lambda: 0x7)
     assert choose_target(without_zmm, TRIPLE).name == "avx2"
     assert choose_target(cpuid.supported(answers, lambda: 0x3), TRIPLE).name == "generic"
@@ -60,6 +62,23 @@ def test_a_processor_that_lacks_one_feature_of_a_level_is_below_it(level: str) -
         assert choose_target(features, TRIPLE).name != name
         with pytest.raises(ArgumentError, match="this CPU cannot run it"):
             choose_target(features, TRIPLE, name)
+
+
+def test_bfloat16_is_found_or_emulated_by_name() -> None:
+    level = set(LEVELS["x86-64-v4"])
+    has = level | {"avx512bf16"}
+    assert (
+        choose_target(has, TRIPLE).bfloat == choose_target(has, TRIPLE, "avx512+bf16").bfloat == "avx512bf16"
+    )
+    assert choose_target(level, TRIPLE).bfloat == choose_target(has, TRIPLE, "avx2").bfloat == ""
+    for name in ("avx512", "avx2", "generic"):
+        emulating = choose_target(level, TRIPLE, f"{name}+bf16")
+        assert (emulating.name, emulating.bfloat) == (name, EMULATED)
+        assert emulating.of_level() == choose_target(level, TRIPLE, name).of_level()
+        assert emulating.text != choose_target(level, TRIPLE, name).text  # of which keys of plans are made
+    for wrong in ("+bf16", "avx512+bf32", "avx1024+bf16", "avx512+bf16+bf16"):
+        with pytest.raises(ArgumentError, match="CENOTE_TARGET"):
+            choose_target(has, TRIPLE, wrong)
 
 
 def test_memory_that_may_not_be_executed_means_no_feature(monkeypatch: pytest.MonkeyPatch) -> None:

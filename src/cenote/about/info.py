@@ -37,12 +37,15 @@ class Machine:
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """The target of generated code: instruction set, LLVM's name of the CPU, float32 lanes, vector registers."""
+    """The target of generated code: instruction set, LLVM's name of the CPU, float32 lanes, vector registers, and what
+    of the processor's extensions for narrow types it uses (`bfloat` may be emulated)."""
 
     name: str
     cpu: str
     lanes: int
     registers: int
+    dots: str = ""
+    bfloat: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,9 @@ def info() -> Info:
     return Info(
         version=__version__,
         machine=_machine(),
-        target=TargetInfo(target.name, target.cpu, target.lanes(), target.registers),
+        target=TargetInfo(
+            target.name, target.cpu, target.lanes(), target.registers, target.dots, target.bfloat
+        ),
         cache=_cache(settings.cache_folder()),
         versions=_versions(),
         settings=tuple(

@@ -35,6 +35,8 @@ def info(
     table.add_row(
         "target", f"{target.name} ({target.cpu}): {target.lanes} lanes, {target.registers} registers"
     )
+    ways = f"bytes {target.dots}", f"bfloat16 {target.bfloat or 'as float32'}"
+    table.add_row("products of", ", ".join(ways))
     kernels, models = (
         f"{cache.files} kernels, {size(cache.nbytes)}",
         f"{cache.plans} models, {size(cache.plan_bytes)}",

@@ -56,7 +56,7 @@ class Kernel:
         self.extensions: tuple[str, ...] = ()
         self.begin, self.end = Value(self, I64, 1, "%begin"), Value(self, I64, 1, "%end")
         self.scratch = Pointer(self, U8, "%scratch")
-        self._arguments = {each.name: self._argument(each) for each in parameters}
+        self.arguments = {each.name: self._argument(each) for each in parameters}
 
     # ---- parameters -------------------------------------------------------------------------------------------
 
@@ -66,13 +66,13 @@ class Kernel:
 
     def pointer(self, name: str) -> Pointer:
         """Return the pointer parameter with a name."""
-        parameter = self._arguments[name]
+        parameter = self.arguments[name]
         assert isinstance(parameter, Pointer), f"{name} is a number"
         return parameter
 
     def number(self, name: str) -> Value:
         """Return the number parameter with a name."""
-        parameter = self._arguments[name]
+        parameter = self.arguments[name]
         assert isinstance(parameter, Value), f"{name} is a pointer"
         return parameter
 

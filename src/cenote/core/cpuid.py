@@ -20,7 +20,7 @@ _XGETBV = bytes.fromhex("31c9 0f01d0 c3")
 _XGETBV_AT = 64
 _READ_EXECUTE = mmap.PROT_READ | 4 if hasattr(mmap, "PROT_READ") else 0
 
-_EAX, _EBX, _ECX = 0, 1, 2  # places in the answer
+_EAX, _EBX, _ECX, _EDX = 0, 1, 2, 3  # places in the answer
 SEVEN_ONE = 7 | 1 << 32  # leaf 7, subleaf 1
 # name: leaf, register, bit; the answers' layout is in Intel's and AMD's manuals
 _BITS = {
@@ -29,13 +29,14 @@ _BITS = {
     "avx": (1, _ECX, 28), "f16c": (1, _ECX, 29),
     "bmi": (7, _EBX, 3), "avx2": (7, _EBX, 5), "bmi2": (7, _EBX, 8),
     "avx512f": (7, _EBX, 16), "avx512dq": (7, _EBX, 17), "avx512cd": (7, _EBX, 28),
-    "avx512bw": (7, _EBX, 30), "avx512vl": (7, _EBX, 31), "avx512vbmi": (7, _ECX, 1),
-    "avx512vnni": (7, _ECX, 11),
-    "avxvnni": (SEVEN_ONE, _EAX, 4),
+    "avx512bw": (7, _EBX, 30), "avx512vl": (7, _EBX, 31), "avx512vbmi": (7, _ECX, 1), "avx512vnni": (7, _ECX, 11),
+    "amx-bf16": (7, _EDX, 22), "amx-tile": (7, _EDX, 24), "amx-int8": (7, _EDX, 25),
+    "avxvnni": (SEVEN_ONE, _EAX, 4), "avx512bf16": (SEVEN_ONE, _EAX, 5), "amx-fp16": (SEVEN_ONE, _EAX, 21),
     "sahf": (0x80000001, _ECX, 0), "lzcnt": (0x80000001, _ECX, 5),
 }  # fmt: skip
 _SAVES = (1, _ECX, 27)  # OSXSAVE: the system saves the registers that XGETBV lists
-_YMM, _ZMM = 0x6, 0xE6  # bits of XGETBV's answer: halves of the vector registers, mask registers
+# Bits of XGETBV's answer: halves of the vector registers, mask registers, tiles.
+_YMM, _ZMM, _TILES = 0x6, 0xE6, 0x60000
 _IN_YMM = ("avx", "avx2", "fma", "f16c", "avxvnni")
 
 
@@ -101,4 +102,5 @@ def supported(answers: Mapping[int, Sequence[int]], saved: Callable[[], int]) ->
         if has(*place)
         and (name not in _IN_YMM or state & _YMM == _YMM)
         and (not name.startswith("avx512") or state & _ZMM == _ZMM)
+        and (not name.startswith("amx") or state & _TILES == _TILES)
     )

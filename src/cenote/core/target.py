@@ -6,7 +6,7 @@ import math
 import os
 import platform
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from cenote.core.text import split_words
 
 PAIRS = "pairs"  # of 16-bit numbers, which every machine can multiply
 SHUFFLE, LOADS = "shuffle", "loads"  # of the sixteenths of a table of bytes; byte by byte, on every machine
+EMULATED = "emulated"  # an extension that the machine lacks, by other instructions of equal bits
 _L1, _L2, _L3 = 32 << 10, 512 << 10, 16 << 20  # bytes of the usual caches
 
 
@@ -30,8 +31,9 @@ class Target:
     `cpu` is the level of the instruction set, and `features` its extensions of the architecture's baseline, for LLVM.
     `vector_bytes` and `registers` describe the SIMD unit; `has_fma`, `has_half` (hardware float16 conversion),
     `has_scale` and `has_gather` are the only features kernels branch on. The sizes of the caches, and the ways in which
-    bytes are multiplied (`dots`: `codegen.dots`) and looked up in tables (`lookups`: `codegen.byte_tables`), serve the
-    choice of kernels: see `of_level`.
+    bytes are multiplied (`dots`: `codegen.dots`) and looked up in tables (`lookups`: `codegen.byte_tables`), and in
+    which bfloat16 is multiplied (`bfloat`: `codegen.bfloat`; empty where float32 is as fast), serve the choice of
+    kernels: see `of_level`.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Target:
     line: int = 64
     dots: str = PAIRS
     lookups: str = LOADS
+    bfloat: str = ""
 
     def __repr__(self) -> str:
         return self.text
@@ -61,7 +64,9 @@ class Target:
     def of_level(self) -> Target:
         """Return the target without this machine's caches: a kernel's code may depend on nothing else, so that it can
         be used on other machines."""
-        return replace(self, l1_bytes=_L1, l2_bytes=_L2, l3_bytes=_L3, dots=PAIRS, lookups=LOADS)
+        return replace(
+            self, l1_bytes=_L1, l2_bytes=_L2, l3_bytes=_L3, dots=PAIRS, lookups=LOADS, bfloat=""
+        )
 
     @property
     def has_scale(self) -> bool:
@@ -213,31 +218,47 @@ LEVELS = {
 }
 
 
-# Extensions with an instruction that adds four products of bytes, by target, and with one that chooses among 128 bytes.
+# Extensions with an instruction that adds four products of bytes, by target, with one that chooses among 128 bytes, and
+# with one that adds two products of bfloat16.
 EXTENSIONS = {"avx512": "avx512vnni", "avx2": "avxvnni"}
 TABLES = {"avx512": "avx512vbmi"}
+BFLOAT_EXTENSIONS = {"avx512": "avx512bf16"}
+FORCED_BFLOAT = "+bf16"  # behind a target's name: the extension, emulated where the machine lacks it
 
 
 def choose_target(features: Collection[str], triple: str, force: str = "") -> Target:
     """Return the best target for a host with these features, or the one that `force` names ("avx512", "avx2",
-    "generic").
+    "generic", or one of these and "+bf16": with products of bfloat16, which are emulated where the host has none).
 
     Raises ArgumentError when the host cannot run the forced one.
     """
+    name, extended = force.removesuffix(FORCED_BFLOAT), force.endswith(FORCED_BFLOAT)
     available = {
-        target.name: replace(
-            target,
-            dots=EXTENSIONS[target.name] if EXTENSIONS.get(target.name) in features else PAIRS,
-            lookups=TABLES[target.name] if TABLES.get(target.name) in features else _lookups(target),
-        )
+        target.name: _extended(target, features, extended)
         for target in _targets(triple)
         if set(_required(target)) <= set(features)
     }
-    if force and force not in available:
+    if force and name not in available:
         raise ArgumentError(
-            f"CENOTE_TARGET: '{force}' is not known or this CPU cannot run it (avx512, avx2, generic)"
+            f"CENOTE_TARGET: '{force}' is not known or this CPU cannot run it (avx512, avx2, generic; {FORCED_BFLOAT} "
+            "behind one of them: products of bfloat16, emulated where need be)"
         )
-    return available[force] if force else next(iter(available.values()))
+    return available[name] if force else next(iter(available.values()))
+
+
+def _extended(target: Target, features: Collection[str], forced: bool) -> Target:
+    """Return the target with the extensions that a host has; `forced`: of bfloat16, or else emulated."""
+
+    def found(extensions: Mapping[str, str], without: str) -> str:
+        extension = extensions.get(target.name)
+        return extension if extension and extension in features else without
+
+    return replace(
+        target,
+        dots=found(EXTENSIONS, PAIRS),
+        lookups=found(TABLES, _lookups(target)),
+        bfloat=found(BFLOAT_EXTENSIONS, EMULATED if forced else ""),
+    )
 
 
 def _lookups(target: Target) -> str:
