@@ -21,7 +21,7 @@ from cenote.core.types import Array, TensorType, dtype_named, short_name
 from cenote.frontends.microsoft.operators import NAMES
 from cenote.ops import DECODERS, operators
 from cenote.ops.base import Op, Sample, ShapeFromData
-from cenote.passes.widen import WORTH_IT
+from cenote.passes.precision.widen import WORTH_IT
 
 TARGET = choose_target(LEVELS["x86-64-v4"], "x86_64-unknown-linux-gnu", "avx2")
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",

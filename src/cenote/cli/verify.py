@@ -34,8 +34,12 @@ def verify(
         typer.Option(min=0, help="Of a model with symbolic dimensions: at so many other sizes, too."),
     ] = 2,
     tolerance: Annotated[
-        float, typer.Option(min=0.0, help="Of a value, relative to the peer's largest element.")
-    ] = 1e-4,
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Of a value, relative to the peer's largest element (default: 1e-4; with --precision bfloat16 0.2).",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare each value of a model's plan, as it runs, with another engine; say where they part and whose fault it is.

@@ -119,7 +119,8 @@ class LoadOptions:
     precision: Precision = option(
         "fast",
         "exact: convolutions without Winograd's algorithm, products in short chains, averages, norms and statistics in "
-        "float64.",
+        "float64. bfloat16: convolutions, and values between them, in bfloat16 where the CPU multiplies it faster than "
+        "float32; linear layers keep their weights in it.",
         OneOf(PRECISIONS),
         flag="--precision",
         keyed=True,
@@ -224,6 +225,11 @@ class LoadOptions:
     def exact(self) -> bool:
         """Whether sums are taken with care: `precision="exact"`."""
         return self.precision == "exact"
+
+    @property
+    def stored_weights(self) -> Weights:
+        """The type in which linear layers keep their weights."""
+        return "bfloat16" if (self.precision, self.weights) == ("bfloat16", "float32") else self.weights
 
     def key(self) -> dict[str, str]:
         """Return what plans depend on, as texts that are equal for equal ones."""

@@ -18,6 +18,9 @@ CACHE = 40e9  # bytes per second from the last cache
 # Multiply-adds of bytes a second beside float32's, by the way of `codegen.dots`. Zen 4: 42 to 50 billion of float32, 47
 # to 85 in pairs, 180 to 233 with VNNI.
 BYTES_FASTER = {PAIRS: 1.4, "avx512vnni": 4.4, "avxvnni": 4.4}
+# Multiply-adds of bfloat16 a second beside float32's, with an instruction for two: peaks of 118 and 59 billion on
+# Zen 4, of which sums of bfloat16 reach a little less.
+BFLOAT_FASTER = 1.9
 # Seconds of work below which more threads cost more than they bring, of a call on arrays and of a model's program.
 # One thread and two take for calls with estimates of 40 to 60 us (least times, two busy cores of an AMD EPYC): Relu
 # 12.3 and 20.3 us, Add 13.5 and 18.6, Softmax 12.5 and 14.6, Transpose 9.4 and 14.9; only Sigmoid gains (17.8, 16.3).

@@ -31,13 +31,14 @@ from cenote.passes.fuse_products import add_to_products, fuse_products, scale_in
 from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
+from cenote.passes.precision.bfloat import compute_in_bfloat
+from cenote.passes.precision.widen import widen
 from cenote.passes.quantization.movement import move_bytes
 from cenote.passes.quantization.pools import quantize_means
 from cenote.passes.quantization.sums import dequantize_constants, quantize_sums
 from cenote.passes.quantization.tables import tabulate_bytes
 from cenote.passes.stacks import add_stacks
 from cenote.passes.transposes import sink_transposes
-from cenote.passes.widen import widen
 
 GraphPass = Callable[[Graph], Graph]
 
@@ -47,7 +48,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
     additions, and has averages, sums and norms taken in float64, `weights` is the type in which linear layers keep
     theirs, `rewrites` are the requested ones of `core.options.Rewrite`.
     """
-    exact, rewrites, weights = options.exact, options.rewrites, options.weights
+    exact, rewrites, weights = options.exact, options.rewrites, options.stored_weights
     return (
         *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
@@ -82,6 +83,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         *((space_to_batch,) if "space_to_batch" in rewrites else ()),
         *(() if exact else (forget_tiny_biases,)),
         lambda graph: compose_channels(graph, target.lanes()),
+        *((lambda graph: compute_in_bfloat(graph, target),) if options.precision == "bfloat16" else ()),
         fuse_chains,
         *(
             (sum_exactly, accumulate_in_float64) if exact else ()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from cenote.compiler.compile import assemble
 from cenote.compiler.schedule import schedule
 from cenote.core.errors import ArgumentError, InputError, refusals, shown
 from cenote.core.load_options import NO_OPTIONS, LoadOptions
-from cenote.core.options import Format
+from cenote.core.options import Format, Precision
 from cenote.core.options.checks import names
 from cenote.core.types import Array, Declared, TensorType, is_float
 from cenote.frontends.formats import format_of_file
@@ -28,7 +28,7 @@ from cenote.runtime.inputs import fitting, foreign
 from cenote.stages.planned import shared_under
 from cenote.stages.stage import Shared
 from cenote.verification.blame import import_fault, is_optimised_wrongly, turned
-from cenote.verification.errors import relative_error_to
+from cenote.verification.errors import allowed_of, relative_error_to
 from cenote.verification.found import Divergence, ValueErrors, Verification
 from cenote.verification.peers import REFERENCE, chosen, open_peer
 from cenote.verification.production import Made, Production
@@ -48,8 +48,8 @@ def verify(
     *,
     against: str | None = None,
     inputs: Mapping[str, ArrayLike] | None = None,
-    tolerance: float = 1e-4,
-    precision: Literal["fast", "exact"] = "fast",
+    tolerance: float | None = None,
+    precision: Precision = "fast",
     sizes: int = 2,
     format: Format | None = None,
     signature: str | None = None,
@@ -63,8 +63,8 @@ def verify(
     beside the model, MODEL.pt2 or MODEL.pt: outputs only) or "reference" (the operators' own float64 references); by
     default the engine of the model's format if it is installed, else the references. `inputs` by name; those that are
     not given are standard normal numbers, seeded, and zeros for integers (a first axis without a size counts as 1).
-    `tolerance` is the error that a value may inherit, relative to the largest element of the peer's; for models of
-    quantised integers only wrong kernels and imports are reported.
+    `tolerance` is the error that a value may inherit, relative to the largest element of the peer's: by default 1e-4,
+    with precision="bfloat16" 0.2; for models of quantised integers only wrong kernels and imports are reported.
 
     Sizes of symbolic dimensions are those of the inputs: a plan for these alone is run step by step on one thread,
     which gives the bits of any number of threads. A model whose sizes are open, or follow from content, has plans that
@@ -92,11 +92,12 @@ def verify_with(
     *,
     against: str | None = None,
     inputs: Mapping[str, ArrayLike] | None = None,
-    tolerance: float = 1e-4,
+    tolerance: float | None = None,
     sizes: int = 2,
 ) -> Verification:
     """`verify` of a model under any options of `cenote.load`, as one value. `shapes` and `denormals` are those of the
     loaded model that is called as well, not of the plans that are run step by step."""
+    tolerance = allowed_of(options.precision) if tolerance is None else tolerance
     _check_arguments(tolerance, sizes)
     with refusals("verifying a model"), Spill() as spill:
         source = main_file(source)

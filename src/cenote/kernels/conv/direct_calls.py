@@ -142,6 +142,8 @@ def direct_calls(
 class FilterGroups:
     """Builder of one call: `groups` filter groups of `each` blocks from block `first` of every convolution group."""
 
+    weight_bytes = 4  # of a weight as the kernel reads it
+
     def __init__(
         self,
         problem: DirectProblem,
@@ -156,7 +158,8 @@ class FilterGroups:
         self.problem, self.x, self.y, self.residual, self.target = problem, x, y, residual, target
         self.first, self.groups, self.each = first, groups, each
         self.shape, self.lanes = problem.shape, y.layout.lanes
-        self.inner = problem.weights.shape[-1] if problem.plain else self.lanes
+        self.unit = x.layout.lanes or self.lanes  # channels of a block of x
+        self.inner = problem.weights.shape[-1] if problem.plain else self.unit
         if problem.plain and self.shape.dilations[2] != 1:
             self.inner = 1
         deep = self.shape.out[0] > 1
@@ -178,29 +181,15 @@ class FilterGroups:
         return w == self.lanes and rows and (depth == 1 or d == height * width * w)
 
     def call(self) -> Call:
-        rest_channels = 0 if self.problem.plain else self.shape.group_channels % self.lanes
+        rest_channels = 0 if self.problem.plain else self.shape.group_channels % self.unit
         table, entries, rest = self._table()
         cut = tile_widths(self.pixels, widest(self.each, self.target.registers))
-        specs = tuple(
-            ConvDirectSpec(
-                blocks=self.each,
-                width=width,
-                unroll=self.inner,
-                ragged=rest_channels > 0,
-                flat_x=self.flat_x,
-                flat_y=self.flat_y,
-                residual=self.residual is not None,
-                activation=self.problem.activation,
-                joined=self.joined,
-                scattered=bool(self.problem.taps),
-            )
-            for width in cut.widths
-        )
+        specs = tuple(self._spec(width, rest_channels > 0) for width in cut.widths)
         weights, bias = self.problem.packed.get(self.first) or (self._pack(), self._bias())
         if self.problem.taps:
             self.problem.packed[self.first] = weights, bias
         slab = weights.shape[1]
-        blocks = SumBlocks.of(self.problem.exact, self.inner)
+        blocks = SumBlocks.of(self.problem.exact, self.terms)
         numbers = {
             "entries": entries,
             "chunk": self._chunk(entries + rest, slab),
@@ -232,8 +221,31 @@ class FilterGroups:
             "residual": None if self.residual is None else self._first_block(self.residual),
         }
         executed = 2 * self.images * self.pixels * slab * self.shape.groups * self.groups
-        call = Call.named(specs[0], {**pointers, **numbers}, items, grain, 4 * kept, executed)
-        return call.among(specs, cut.chosen)
+        words = self._words({**pointers, **numbers})
+        return Call.named(specs[0], words, items, grain, 4 * kept, executed).among(specs, cut.chosen)
+
+    @property
+    def terms(self) -> int:
+        """Number of terms of a sum's chain that a tap counts for."""
+        return self.inner
+
+    def _spec(self, width: int, ragged: bool) -> ConvDirectSpec:
+        return ConvDirectSpec(
+            blocks=self.each,
+            width=width,
+            unroll=self.inner,
+            ragged=ragged,
+            flat_x=self.flat_x,
+            flat_y=self.flat_y,
+            residual=self.residual is not None,
+            activation=self.problem.activation,
+            joined=self.joined,
+            scattered=bool(self.problem.taps),
+        )
+
+    def _words(self, words: dict[str, Argument]) -> dict[str, Argument]:
+        """The words of a call whose kernel is float32's, as the kernel at hand has them."""
+        return words
 
     def _first_block(self, view: View) -> View:
         return view.at(self.first * view.strides[1])
@@ -246,8 +258,8 @@ class FilterGroups:
         if self.problem.plain and self.inner > 1:
             window = (*window[:2], 1)
         channels = shape.group_channels
-        count = channels if self.problem.plain else -(-channels // self.lanes)
-        whole = channels if self.problem.plain else channels // self.lanes
+        count = channels if self.problem.plain else -(-channels // self.unit)
+        whole = channels if self.problem.plain else channels // self.unit
         origin = 0 if self.problem.plain else self._pad(d, h, w)
         taps = math.prod(window)
         table = computed(tap_table, window, steps, origin, count, c)
@@ -262,17 +274,11 @@ class FilterGroups:
 
     def _pack(self) -> Packed:
         """Weights in the order the kernel reads: (group, run, channel block, d, h, w, channel, block, lane)."""
-        rows = self.shape.groups * self.groups
-        taps = math.prod(self.problem.weights.shape[2:])
-        return Packed((rows, self.shape.group_channels * taps * self.each * self.lanes), self._packed)
+        rows, cg, *window = self.shape.groups * self.groups, *self.problem.weights.shape[1:]
+        return Packed((rows, cg * math.prod(window) * self.each * self.lanes), self._packed)
 
     def _packed(self) -> Array:
-        shape, lanes, cg, window = (
-            self.shape,
-            self.lanes,
-            self.shape.group_channels,
-            self.problem.weights.shape[2:],
-        )
+        shape, lanes, (cg, *window) = self.shape, self.lanes, self.problem.weights.shape[1:]
         wanted, start = self.groups * self.each * lanes, self.first * lanes
         w = self.problem.weights.reshape(shape.groups, shape.group_filters, cg, *window)
         w = w[:, start : start + wanted]
@@ -285,8 +291,8 @@ class FilterGroups:
             return np.ascontiguousarray(w.transpose(0, 1, 4, 5, 6, 7, 2, 3), np.float32)
         taps = math.prod(window) * self.each * lanes
         packed = np.empty((shape.groups, self.groups, cg * taps), np.float32)
-        for begin in range(0, cg, lanes):
-            block = w[:, :, :, :, begin : begin + lanes].transpose(0, 1, 5, 6, 7, 4, 2, 3)
+        for begin in range(0, cg, self.unit):
+            block = w[:, :, :, :, begin : begin + self.unit].transpose(0, 1, 5, 6, 7, 4, 2, 3)
             to = packed[:, :, begin * taps : begin * taps + block.shape[5] * taps]
             to.reshape(block.shape)[...] = block
         return packed
@@ -308,9 +314,9 @@ class FilterGroups:
         133, 153, 147, 150 for 256 channels at 14x14; 93, 119, 130, 133 for 1x1 from 2048 to 512 at 7x7; with AVX2 59,
         71, 69, 72.
         """
-        if slab * 4 < self.target.l1_bytes:
+        if slab * self.weight_bytes < self.target.l1_bytes:
             return max(1, entries)
-        per_entry = self.inner * self.each * self.lanes * 4
+        per_entry = self.inner * self.each * self.lanes * self.weight_bytes
         return 1 << max(0, (self.target.l1_bytes // 2 // per_entry).bit_length() - 1)
 
     def _steps(self) -> dict[str, int]:
@@ -324,7 +330,7 @@ class FilterGroups:
             steps[f"{name}_outer"] = n if self.joins_images else spatial[0]
             steps[f"{name}_image"] = n
             channels = shape.group_channels if name == "x" else shape.group_filters
-            unit = 1 if name == "x" and self.problem.plain else self.lanes
+            unit = 1 if name == "x" and self.problem.plain else self.unit if name == "x" else self.lanes
             steps[f"{name}_group"] = -(-channels // unit) * c if shape.groups > 1 else 0
             steps[f"{name}_block"] = c
         return {name: step for name, step in steps.items() if name != "x_block"}

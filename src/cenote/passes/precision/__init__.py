@@ -1,0 +1,1 @@
+"""Passes that change the types in which a graph computes and keeps its values."""
