@@ -24,12 +24,12 @@ from bench.rounds import Plan, compare
 from bench.verdict import TOLERANCE, Row
 
 
-def measure(files: ModelFiles, specs: list[EngineSpec], plan: Plan) -> Row:
-    """One model with one number of threads."""
+def measure(files: ModelFiles, specs: list[EngineSpec], plan: Plan, tolerance: float = TOLERANCE) -> Row:
+    """One model with one number of threads; `tolerance`: of models that have none of their own."""
     truth = files.read("y64")
     outcomes = compare(specs, files, files.read("x"), lambda found: error(found, (truth,)), plan)
     return Row(
-        files.name, plan.threads, outcomes, int(files.read("macs")), tolerance=files.tolerance or TOLERANCE
+        files.name, plan.threads, outcomes, int(files.read("macs")), tolerance=files.tolerance or tolerance
     )
 
 
@@ -77,7 +77,12 @@ def main() -> None:
     run(models, specs, arguments)
 
 
-def run(models: list[ModelFiles], specs: list[EngineSpec], arguments: argparse.Namespace) -> None:
+def run(
+    models: list[ModelFiles],
+    specs: list[EngineSpec],
+    arguments: argparse.Namespace,
+    tolerance: float = TOLERANCE,
+) -> None:
     """Measures everything that was asked for and writes the reports."""
     threads = thread_counts(arguments.threads)
     machine = survey(threads)
@@ -86,7 +91,7 @@ def run(models: list[ModelFiles], specs: list[EngineSpec], arguments: argparse.N
     for files in models:
         for count in threads:
             plan = Plan(count, arguments.seconds, arguments.rounds)
-            rows.append(measure(files, specs, plan))
+            rows.append(measure(files, specs, plan, tolerance))
             say(rows[-1])
             write(folder, rows, plan, machine)
     print(verdict_lines(rows) + f"reports: {folder}")

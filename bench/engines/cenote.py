@@ -38,7 +38,7 @@ class FastModel(ModelEngine):
     """Whole models, precision "fast": the default."""
 
     distribution = "cenote"
-    precision: ClassVar[Literal["fast", "exact"]] = "fast"
+    precision: ClassVar[Literal["fast", "exact", "bfloat16"]] = "fast"
     counter: "KernelCounter | None" = None
 
     def version(self) -> str:
@@ -64,6 +64,12 @@ class ExactModel(FastModel):
     """Whole models without Winograd."""
 
     precision = "exact"
+
+
+class BfloatModel(FastModel):
+    """Whole models with products and values of bfloat16."""
+
+    precision = "bfloat16"
 
 
 class Pool(PoolEngine):

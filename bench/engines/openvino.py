@@ -1,4 +1,5 @@
-"""OpenVINO, CPU device, float32, one stream; inputs and outputs shared with NumPy, so nothing is copied."""
+"""OpenVINO, CPU device, one stream, float32, or bfloat16, its default where a CPU has it; inputs and outputs shared
+with NumPy, so nothing is copied."""
 
 from typing import Any
 
@@ -12,14 +13,14 @@ from bench.engines.pool_onnx import pool_onnx, within_plane
 from bench.files import ModelFiles
 
 
-def compiled(model: openvino.Model, threads: int) -> openvino.CompiledModel:
+def compiled(model: openvino.Model, threads: int, precision: str = "f32") -> openvino.CompiledModel:
     """The model compiled for latency on so many threads."""
     settings = {
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": "1",
         "INFERENCE_NUM_THREADS": str(threads),
         # On some CPUs the default is bfloat16, which would be another race.
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": precision,
     }
     return openvino.Core().compile_model(model, "CPU", settings)
 
@@ -28,13 +29,21 @@ class Model(ModelEngine):
     """Whole models."""
 
     distribution = "openvino"
+    precision = "f32"
 
     def load(self, work: ModelFiles, threads: int) -> None:
-        self.request = compiled(openvino.Core().read_model(work.onnx), threads).create_infer_request()
+        model = openvino.Core().read_model(work.onnx)
+        self.request = compiled(model, threads, self.precision).create_infer_request()
 
     def run(self, x: np.ndarray) -> np.ndarray:
         y: np.ndarray = self.request.infer([x], share_inputs=True, share_outputs=True)[0]
         return y
+
+
+class BfloatModel(Model):
+    """Whole models in bfloat16."""
+
+    precision = "bf16"
 
 
 class Pool(PoolEngine):

@@ -38,6 +38,13 @@ MODEL_ENGINES = by_name(
     EngineSpec("litert", "bench.engines.litert", "Model"),
 )
 
+BFLOAT_ENGINES = by_name(
+    EngineSpec("cenote", "bench.engines.cenote", "BfloatModel", prepares=True),
+    EngineSpec("cenote_float32", "bench.engines.cenote", "FastModel", prepares=True),
+    EngineSpec("before", "bench.engines.cenote", "BfloatModel", prepares=True, optional=True, before=True),
+    EngineSpec("openvino", "bench.engines.openvino", "BfloatModel"),
+)
+
 POOL_ENGINES = by_name(
     EngineSpec("cenote", "bench.engines.cenote", "Pool"),
     EngineSpec("before", "bench.engines.cenote", "Pool", optional=True, before=True),

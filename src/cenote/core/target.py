@@ -64,9 +64,7 @@ class Target:
     def of_level(self) -> Target:
         """Return the target without this machine's caches: a kernel's code may depend on nothing else, so that it can
         be used on other machines."""
-        return replace(
-            self, l1_bytes=_L1, l2_bytes=_L2, l3_bytes=_L3, dots=PAIRS, lookups=LOADS, bfloat=""
-        )
+        return replace(self, l1_bytes=_L1, l2_bytes=_L2, l3_bytes=_L3, dots=PAIRS, lookups=LOADS, bfloat="")
 
     @property
     def has_scale(self) -> bool:

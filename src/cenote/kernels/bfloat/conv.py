@@ -19,8 +19,8 @@ from cenote.kernels.base import numbers_named
 from cenote.kernels.bfloat.memory import BfloatMemorySpec, Classes
 from cenote.kernels.conv.depthwise import DepthwiseSpec
 from cenote.kernels.conv.direct import ConvDirectSpec, DirectEmitter, TapChunk
-from cenote.kernels.winograd.kernel import WinogradSpec
 from cenote.kernels.partial_sums import PartialSum
+from cenote.kernels.winograd.kernel import WinogradSpec
 
 LAST_PAIR = "last_pair"  # mask of a ragged tap's last pair: of one channel, or of both
 
