@@ -23,6 +23,7 @@ from cenote.kernels.conv.quantized_calls import QuantizedProblem, quantized_call
 from cenote.kernels.conv.quantized_depthwise import LARGEST_SUM, quantized_depthwise_calls
 from cenote.kernels.conv.quantized_depthwise_rows import rows_call, suits_rows
 from cenote.kernels.cost_model import BYTES_FASTER, moved_seconds, peak_seconds
+from cenote.kernels.layout.memcpy import memcpy_call
 from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
 from cenote.kernels.winograd.quantized_calls import INT32, WinogradQuantizedTiling
 from cenote.ops.base import Lowering
@@ -82,7 +83,7 @@ class QuantizedConvolution:
         low, high = self.bounds
         return Levels(low - self.zero, high - self.zero, self.zero)
 
-    def lowering(
+    def lowerings(
         self,
         name: str,
         unit: int,
@@ -90,35 +91,35 @@ class QuantizedConvolution:
         calls: Callable[..., Iterable[Call]],
         temporaries: tuple[TensorType, ...] = (),
         by_size: bool = False,
-    ) -> Lowering:
-        """The lowering whose `calls` read x in blocks of `unit` channels, and get views of x, y and temporaries. The
-        halo of a tensor holds zeros: where x has another zero point, and for blocks that no other operator has, x is
-        copied."""
+    ) -> Iterator[Lowering]:
+        """Yield the lowerings whose `calls` read x in blocks of `unit` channels, and get views of x, y and temporaries.
+        The halo of a tensor holds zeros: where x has another zero point, and for blocks that no other operator has, x
+        is copied, from wherever it lies."""
         x, lanes = present(self.inputs[0]), self.target.lanes()
         layout = Layout(unit, self.shape.halo)
         in_place = unit == lanes and (self.x_zero == 0 or not any(map(any, self.shape.pads)))
         copies = () if in_place else (TensorType(x.dtype, (buffer_elements(x.shape, layout),)),)
-        layouts: list[Layout | None] = [None] * len(self.inputs)
-        layouts[0] = layout if in_place else PLAIN
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             source, (y, *memory) = present(views[0]), outputs
             if not copies:
                 return [*calls(source, y, *memory)]
             copy = _blocked(source, memory.pop(0), layout)
-            halo = zero_halo_call(copy, self.x_zero & 0xFF)
-            return [halo, reorder_call(source, copy), *calls(copy, y, *memory)]
+            moved = memcpy_call(source, copy) if source.layout.is_blocked else reorder_call(source, copy)
+            return [zero_halo_call(copy, self.x_zero & 0xFF), moved, *calls(copy, y, *memory)]
 
-        seconds += moved_seconds(3 * sum(copy.nbytes for copy in copies))
-        return Lowering(
-            name,
-            tuple(layouts),
-            (Layout(lanes),),
-            bind,
-            seconds,
-            temporaries=(*copies, *temporaries),
-            by_size=by_size,
-        )
+        rest = (None,) * (len(self.inputs) - 1)
+        seconds += moved_seconds(2 * sum(copy.nbytes for copy in copies))
+        for source in (layout,) if in_place else (Layout(unit), PLAIN) if unit == lanes else (PLAIN,):
+            yield Lowering(
+                name,
+                (source, *rest),
+                (Layout(lanes),),
+                bind,
+                seconds,
+                temporaries=(*copies, *temporaries),
+                by_size=by_size,
+            )
 
 
 def _blocked(x: View, memory: View, layout: Layout) -> View:
@@ -161,7 +162,7 @@ def _depthwise(problem: QuantizedConvolution) -> Iterator[Lowering]:
                 call = rows_call(call, weights, bias, target.dots)
             yield call
 
-    yield problem.lowering("quantized_depthwise", target.lanes(), seconds, calls)
+    yield from problem.lowerings("quantized_depthwise", target.lanes(), seconds, calls)
 
 
 def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
@@ -181,7 +182,9 @@ def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
     unit = fours if shape.groups == 1 and fours <= lanes // 2 else lanes
     executed = merged.operations * _filled(merged.group_filters, lanes) * _filled(merged.group_channels, unit)
     seconds = peak_seconds(executed, target, efficiency(shape, lanes) * BYTES_FASTER[target.dots])
-    yield problem.lowering("quantized", unit, seconds, lambda x, y: quantized_calls(bytes_, x, y, target))
+    yield from problem.lowerings(
+        "quantized", unit, seconds, lambda x, y: quantized_calls(bytes_, x, y, target)
+    )
 
 
 def _winograd(problem: QuantizedConvolution) -> Iterator[Lowering]:
@@ -199,7 +202,7 @@ def _winograd(problem: QuantizedConvolution) -> Iterator[Lowering]:
         if min(map(plain_size, shape.out)) < side or not tiling.is_exact(weights):
             continue
         room = tiling.temporary_elements
-        yield problem.lowering(
+        yield from problem.lowerings(
             f"quantized_winograd_f{side}",
             target.lanes(),
             tiling.seconds(),
