@@ -199,5 +199,6 @@ def _is_quicker(
     weights = TensorType.known(np.broadcast_to(np.float32(0), rewriter.type(node.inputs[1]).shape))
     floats = node.op.lowerings([x, weights], target)
     other = min((each.seconds for each in floats), default=math.inf)
+    # Floats are made of the bytes of x, and bytes of those of y: five bytes read and written for each.
     # Whether it is so at all sizes is not asked: it would cost a plan, and both are right.
-    return plain(min(each.seconds for each in own)) <= plain(other + moved_seconds(8 * y.size))
+    return plain(min(each.seconds for each in own)) <= plain(other + moved_seconds(5 * (x.size + y.size)))
