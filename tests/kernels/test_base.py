@@ -9,7 +9,7 @@ from cenote.kernels.base import Argument, Call
 from cenote.kernels.conv.gemv import GemvSpec
 from cenote.kernels.elementwise.activations import Activation
 
-SPEC = GemvSpec(4, "f32", Activation())
+SPEC = GemvSpec(4, Activation())
 WORDS: dict[str, Argument] = {
     "n": 3,
     "k": 4,

@@ -46,6 +46,7 @@ _FILES: dict[str, str] = {
     "linear.gemm": "Gemm",
     "linear.matmul": "MatMul",
     "linear.spectral": "BlackmanWindow DFT Det HammingWindow HannWindow MelWeightMatrix STFT",
+    "linear.stored_linear": "",
     "movement.channel_gather": "",
     "movement.data_dependent": "Compress NonZero OneHot ReverseSequence Unique",
     "movement.depth_space": "CenterCropPad DepthToSpace SpaceToDepth",

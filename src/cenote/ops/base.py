@@ -61,10 +61,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Sample:
-    """One test case of an operator. Float arrays are seeded normal noise unless given.
-
-    `inputs` holds arrays, or None for an absent optional input.
-    """
+    """One test case of an operator. `inputs` holds arrays, or None for an absent optional input."""
 
     op: Op
     inputs: tuple[Array | None, ...]
@@ -224,7 +221,6 @@ class Op(Exact):
     model, because its values are no tensors (a sequence) or it runs nodes of its own (a loop). `selects` says that the
     outputs are elements of the inputs, which are read once each: a profile counts no more bytes read than written.
     `looks` is that of `Check`. `channels_last`, a field of operators on maps: the channels are the last axis.
-    `folds_late` says that what it makes of constants is computed only after passes have looked at them.
     """
 
     name: ClassVar[str] = ""
@@ -235,7 +231,6 @@ class Op(Exact):
     selects: ClassVar[bool] = False
     looks: ClassVar[bool] = False
     channels_last: bool = False
-    folds_late: ClassVar[bool] = False
     from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
     def types(self, *inputs: Any, **unused: Any) -> Types:
@@ -302,6 +297,10 @@ class Op(Exact):
             if x is None and not operand.endswith("?"):
                 raise ShapeError(f"{self.name}: input {index} '{operand.rstrip('*')}' is missing")
         return given
+
+    def folds_late(self, inputs: Sequence[TensorType | None]) -> bool:
+        """Whether what it makes of these constants is computed only after passes have looked."""
+        return False
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         """Lowerings to native code, none by default. `inputs` have passed `infer`."""

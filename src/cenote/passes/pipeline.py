@@ -27,12 +27,13 @@ from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_ident
 from cenote.passes.dilation import space_to_batch
 from cenote.passes.einsum import write_out_einsums
 from cenote.passes.fuse import Rewriter, fuse, fuse_gates
-from cenote.passes.fuse_products import add_to_products, fuse_products, scale_integer_products
 from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.precision.bfloat import compute_in_bfloat
 from cenote.passes.precision.widen import widen
+from cenote.passes.products.fuse_products import add_to_products, fuse_products, scale_integer_products
+from cenote.passes.products.stored_weights import narrow_weights, store_weights
 from cenote.passes.quantization.movement import move_bytes
 from cenote.passes.quantization.pools import quantize_means
 from cenote.passes.quantization.sums import dequantize_constants, quantize_sums
@@ -58,6 +59,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         lambda graph: quantize_means(graph, target),
         tabulate_bytes,
         remove_identities,
+        lambda graph: store_weights(graph, target),
         dequantize_constants,
         say_groups,
         write_out_einsums,
@@ -91,7 +93,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         eliminate_dead,
         own_outputs,
         lambda graph: complete_outputs(graph, target),
-        *((lambda graph: narrow_weights(graph, weights),) if weights != "float32" else ()),
+        *((lambda graph: narrow_weights(graph, target, weights),) if weights != "float32" else ()),
     )
 
 
@@ -161,15 +163,6 @@ def _weights(graph: Graph, node: Node) -> TensorType:
     kind = graph.type_of(node.inputs[1])
     assert kind is not None
     return kind
-
-
-def narrow_weights(graph: Graph, weights: str) -> Graph:
-    """Keep the constant weights of linear layers as 16-bit floats: half the bytes to read, which bounds them."""
-    nodes = tuple(
-        replace(node, op=replace(node.op, stored=weights)) if isinstance(node.op, Gemm) else node
-        for node in graph.nodes
-    )
-    return graph.replace(nodes=nodes)
 
 
 def optimize(

@@ -217,7 +217,7 @@ class _Specializer:
         if types and all(kind.value is not None for kind in types):
             values = [np.asanyarray(kind.value) for kind in types]
         else:
-            if not self._constant_inputs(node) or not node.op.pure or node.op.folds_late:
+            if not self._constant_inputs(node) or not node.op.pure or node.op.folds_late(inputs):
                 return False
             available = sum(kind.nbytes for kind in inputs if kind is not None)
             size = sum(kind.nbytes for kind in types)

@@ -8,9 +8,8 @@
           add what earlier blocks accumulated, or keep it in scratch                `partial_sums.py`
       sum the lanes, add the bias, apply the activation
 
-Nothing is repacked: the weights stay where the model has them, (N, K) row-major. They may be stored as 16-bit floats,
-which halves the bytes to read; sums are in float32 all the same. Every row is summed in one fixed order, whatever the
-number of threads.
+Nothing is repacked: the weights stay where the model has them, (N, K) row-major. Every row is summed in one fixed
+order, whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, Pointer, Scalar, Value
+from cenote.codegen.values import F32, Pointer, Value
 from cenote.codegen.variables import Variable
 from cenote.core.target import Target
-from cenote.core.types import Array, short_name
+from cenote.core.types import Array
 from cenote.kernels import partial_sums
-from cenote.kernels.base import Call, KernelSpec, View, numbers_named
+from cenote.kernels.base import Call, KernelSpec, View, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import PartialSum, SumBlocks
 
@@ -35,22 +34,15 @@ _GRAIN = 256 << 10  # bytes of weights that a thread takes at a time
 
 @dataclass(frozen=True)
 class GemvSpec(KernelSpec):
-    """Kernel of `rows` rows at a time; `stored` is the type of the weights ("f32", "bf16", "f16")."""
+    """Kernel of `rows` rows at a time."""
 
     rows: int
-    stored: str
     activation: Activation
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        stored = Scalar.named(self.stored)
-        return (
-            Parameter("x", F32, pointer=True),
-            Parameter("w", stored, pointer=True),
-            Parameter("bias", F32, pointer=True),
-            Parameter("y", F32, pointer=True),
-            *numbers_named(("n", "k", *partial_sums.WORDS)),
-        )
+        names = ("n", "k", *partial_sums.WORDS)
+        return (*float_pointers(("x", "w", "bias", "y")), *numbers_named(names))
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
@@ -94,7 +86,7 @@ class GemvSpec(KernelSpec):
         for stream, total in zip(streams, sums, strict=True):
             if mask is None:
                 k.prefetch(stream + at, _AHEAD // stream.element.nbytes)
-            total.value = k.fma(stream.load(at, lanes, mask).to(F32), x, total.value)
+            total.value = k.fma(stream.load(at, lanes, mask), x, total.value)
 
 
 def gemv_call(
@@ -110,10 +102,9 @@ def gemv_call(
 ) -> Call:
     """Return the call of y (1, n) = activation(x (1, k) @ weights (n, k)' + bias (n,)). `exact`: sums are made of
     shorter chains."""
-    dtype = weights.type.dtype if isinstance(weights, View) else weights.dtype
     rows = min(ROWS, n)
-    spec = GemvSpec(rows, short_name(dtype), activation)
-    grain = max(1, _GRAIN // max(1, rows * k * dtype.itemsize))
+    spec = GemvSpec(rows, activation)
+    grain = max(1, _GRAIN // max(1, 4 * rows * k))
     lanes, blocks = target.lanes(), SumBlocks.of(exact)
     words = {"x": x, "w": weights, "bias": bias, "y": y, "n": n, "k": k, **blocks.words}
     scratch = 4 * rows * lanes * blocks.slots(-(-k // lanes))

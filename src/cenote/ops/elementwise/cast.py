@@ -10,7 +10,7 @@ import numpy as np
 
 from cenote.core.computed import SizedArray
 from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
-from cenote.core.types import BFLOAT16, Array, TensorType, dtype_named, is_float
+from cenote.core.types import BFLOAT16, FLOAT32, Array, TensorType, dtype_named, is_float
 from cenote.kernels.base import present
 from cenote.kernels.elementwise.expression import Expression, Step
 from cenote.ops.base import Arrays, Box, Op, Sample, Types
@@ -55,6 +55,12 @@ class Cast(Pointwise):
         one_of(self.name, "round_mode", self.round_mode, ROUND_MODES)
         check_castable(self.name, data.dtype, self.dtype)
         return (TensorType(self.dtype, data.shape),)
+
+    def folds_late(self, inputs: Sequence[TensorType | None]) -> bool:
+        """16-bit matrices in float32: products may read them as they are."""
+        (data,) = self.arranged(inputs)
+        half = is_float(data.dtype) and data.dtype.itemsize == 2
+        return half and self.dtype == FLOAT32 and data.rank >= 2
 
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
         return cast_to(self.dtype)

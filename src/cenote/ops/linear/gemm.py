@@ -24,10 +24,8 @@ from cenote.ops.values import narrow, seeded, wide
 class Gemm(Fusible):
     """activation(alpha * A' B' + beta * C) with A' of (M, K), B' of (K, N); A' is A or its transpose.
 
-    C is optional and broadcasts to (M, N) by NumPy's rules. `stored` ("bfloat16", "float16"): constant weights of a
-    one-row product are kept in that type, which halves what must be read and rounds each weight to 8 or 11 bits; sums
-    stay in float32. `exact`: chains of additions have 32 terms, not 256. Types: floats, or integers, which wrap around;
-    then alpha and beta must be whole numbers to be exact.
+    C is optional and broadcasts to (M, N) by NumPy's rules. `exact`: chains of additions have 32 terms, not 256.
+    Types: floats, or integers, which wrap around; then alpha and beta must be whole numbers to be exact.
     """
 
     alpha: float = 1.0
@@ -35,7 +33,6 @@ class Gemm(Fusible):
     transpose_a: bool = False
     transpose_b: bool = False
     activation: Activation = field(default_factory=Activation)
-    stored: str = ""
     exact: bool = False
 
     name = "gemm"
@@ -79,7 +76,7 @@ class Gemm(Fusible):
         left = StridedMatrices.of(a.shape, turn[self.transpose_a])
         right = StridedMatrices.of(b.shape, turn[self.transpose_b])
         y, how = StridedMatrices.of(self.infer(*inputs)[0].shape), self.activation
-        terms = Terms(left, right, y, how, self.alpha, self.beta, stored=self.stored, exact=self.exact)
+        terms = Terms(left, right, y, how, self.alpha, self.beta, exact=self.exact)
         added = _with_c(terms, c)
         if added is not None:
             yield from product_lowerings(added, inputs, target)
@@ -124,15 +121,11 @@ class Gemm(Fusible):
         yield Sample(Gemm(transpose_a=True), (seeded((5, 130), 1), seeded((5, 70), 2)), "no C")
         yield Sample(Gemm(), (seeded((0, 4), 1), seeded((4, 3), 2), seeded((3,), 3)), "no rows")
         yield Sample(Gemm(), (seeded((2, 0), 1), seeded((0, 3), 2), seeded((3,), 3)), "empty sum")
-        for stored, rows in (("bfloat16", 21), ("float16", 8), ("bfloat16", 3), ("", 1)):
+        for rows in (8, 3, 1):
             weights = seeded((rows, 203), 2)
             yield Sample(
-                Gemm(transpose_b=True, activation=relu, stored=stored), (seeded((1, 203), 1), weights), stored
+                Gemm(transpose_b=True, activation=relu), (seeded((1, 203), 1), weights), "few columns"
             )
-        columns = seeded((203, 21), 2)
-        yield Sample(
-            Gemm(stored="bfloat16"), (seeded((1, 203), 1), columns, seeded((21,), 3)), "bfloat16 columns"
-        )
         integers = (seeded((4, 6), 1, np.int64), seeded((6, 5), 2, np.int64), seeded((5,), 3, np.int64))
         yield Sample(Gemm(), integers, "int64")
 

@@ -67,7 +67,6 @@ class Terms:
     bias: int | Array | None = None
     residual: int | Array | None = None
     residual_at: StridedMatrices | None = None
-    stored: str = ""
     exact: bool = False
 
     def product(self) -> Product:
@@ -162,14 +161,13 @@ def _layouts(inputs: Sequence[TensorType | None], repacked: Sequence[int]) -> tu
 
 
 def _is_streamed(terms: Terms, product: Product, inputs: Sequence[TensorType | None]) -> bool:
-    """Whether the product is that of one vector with a matrix whose rows are contiguous, or are made so when they are
-    stored in half the bytes, in float32."""
+    """Whether the product is that of one vector with a matrix whose rows are contiguous, in float32."""
     if any(map(is_size, (product.m, product.n, product.k))) or product.axes or terms.residual is not None:
         return False
     if any(x is not None and x.dtype != np.float32 for x in inputs) or product.alpha != 1:
         return False
     if product.m == 1:
-        return product.a.column == 1 and (bool(product.b.row == 1) or _is_halved(terms, inputs))
+        return product.a.column == 1 and bool(product.b.row == 1)
     return (
         product.n == 1
         and product.a.column == 1
@@ -179,10 +177,6 @@ def _is_streamed(terms: Terms, product: Product, inputs: Sequence[TensorType | N
     )
 
 
-def _is_halved(terms: Terms, inputs: Sequence[TensorType | None]) -> bool:
-    return bool(terms.stored) and present(inputs[1]).value is not None
-
-
 def _streamed(
     terms: Terms, product: Product, inputs: Sequence[TensorType | None], target: Target
 ) -> Lowering:
@@ -190,24 +184,17 @@ def _streamed(
     row = product.m == 1
     n, k = (product.n, product.k) if row else (product.m, product.k)
     matrix, vector = (1, 0) if row else (0, 1)
-    stored = terms.stored if row and _is_halved(terms, inputs) else ""
 
     def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
         bias: View | Array = np.zeros(n, np.float32)
         if terms.bias is not None:
             bias = present(views[terms.bias]) if isinstance(terms.bias, int) else terms.bias
-        weights: View | Array = present(views[matrix])
-        if stored:
-            weights = _in_order(constant_of(weights), terms.b).T.astype(np.dtype(stored), order="C")
-        x, activation = present(views[vector]), terms.activation
+        x, weights, activation = present(views[vector]), present(views[matrix]), terms.activation
         return [gemv_call(x, weights, bias, made[0], n, k, activation, target, exact=terms.exact)]
 
-    width = np.dtype(stored or np.float32).itemsize
     unread = [x for x in range(2, len(inputs)) if not isinstance(terms.bias, int) or x != terms.bias]
-    layouts = _layouts(inputs, [1, *unread] if stored else unread)
-    error = {4: 0.0, 2: 2.0**-8}[width]
-    seconds = 0.95 * stream_seconds(width * n * k)
-    return Lowering("rows", layouts, (PLAIN,), bind, seconds, _tolerance(k, np.dtype(np.float32)) + error)
+    seconds = 0.95 * stream_seconds(4 * n * k)
+    return Lowering("rows", _layouts(inputs, unread), (PLAIN,), bind, seconds, _tolerance(k, FLOAT32))
 
 
 # ---- estimates -------------------------------------------------------------------------------------------------------

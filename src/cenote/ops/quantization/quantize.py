@@ -159,12 +159,14 @@ class DequantizeLinear(Scaled):
     dtype: np.dtype[Any] | None = None
 
     name = "dequantize_linear"
-    folds_late = True
     from_onnx = {
         "DequantizeLinear": lambda node: read(
             DequantizeLinear, node, "axis", block="block_size", dtype="output_dtype"
         )
     }
+
+    def folds_late(self, inputs: Sequence[TensorType | None]) -> bool:
+        return True
 
     def types(self, x: TensorType, scale: TensorType, zero_point: TensorType | None) -> Types:
         require_same_dtype(self.name, x, zero_point)

@@ -51,20 +51,23 @@ def quantize_sums(graph: Graph, target: Target) -> Graph:
 
 
 def dequantize_constants(graph: Graph) -> Graph:
-    """Compute what is dequantised of constants and read, remove what is not read."""
-    if not any(isinstance(node.op, DequantizeLinear) for node in graph.nodes):
-        return graph
+    """Compute what is dequantised or cast of constants and read, and what follows from it; remove what is not read."""
     rewriter = Rewriter(graph)
-    for place, node in enumerate(graph.nodes):
-        if isinstance(node.op, DequantizeLinear) and all(
-            not name or name in graph.constants for name in node.inputs
-        ):
-            rewriter.nodes[place] = None
-            if rewriter.uses[node.outputs[0]] == 0:
-                continue
-            (rewriter.constants[node.outputs[0]],) = run_node(
-                node, [graph.constants[name] if name else None for name in node.inputs]
+    made: set[str] = set()
+    for place, node in enumerate(rewriter.nodes):
+        if node is None or not all(not name or name in rewriter.constants for name in node.inputs):
+            continue
+        if made.isdisjoint(node.inputs) and not node.op.folds_late(graph.input_types(node)):
+            continue
+        if not node.op.pure or node.op.apart:
+            continue
+        rewriter.nodes[place] = None
+        if any(name and rewriter.uses[name] for name in node.outputs):
+            values = run_node(node, [rewriter.constants[name] if name else None for name in node.inputs])
+            rewriter.constants.update(
+                {name: x for name, x in zip(node.outputs, values, strict=False) if name}
             )
+            made.update(node.outputs)
     return rewriter.result()
 
 

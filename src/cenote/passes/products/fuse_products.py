@@ -12,11 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from cenote.core.types import TensorType, is_float
+from cenote.core.types import FLOAT32, TensorType, is_float
 from cenote.graph.graph import Graph, Node
 from cenote.ops.elementwise.binary import Add, Div, Mul
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.linear.matmul import MatMul
+from cenote.ops.linear.stored_linear import StoredLinear
 from cenote.ops.movement.reshape import Reshape
 from cenote.ops.movement.transpose import Transpose
 from cenote.ops.quantization.quantized_products import MatMulInteger, MatMulIntegerToFloat
@@ -67,7 +68,11 @@ def add_to_products(graph: Graph) -> Graph:
     for index in range(len(rewriter.nodes)):
         node = rewriter.nodes[index]
         if node is not None and isinstance(node.op, Add):
-            _ = _fold_bias(rewriter, node) or _fold_residual(rewriter, node)
+            _ = (
+                _fold_bias(rewriter, node)
+                or _fold_stored_bias(rewriter, node)
+                or _fold_residual(rewriter, node)
+            )
     return rewriter.result()
 
 
@@ -88,6 +93,22 @@ def _fold_bias(rewriter: Rewriter, node: Node) -> bool:
             continue
         rewriter.merge(product, node, op, (*product.inputs, bias))
         return True
+    return False
+
+
+def _fold_stored_bias(rewriter: Rewriter, node: Node) -> bool:
+    """StoredLinear -> Add of one number per column: the product's bias."""
+    for made, other in (node.inputs[:2], node.inputs[1::-1]):
+        found = rewriter.producer(made, StoredLinear) if len(node.inputs) == 2 else None
+        if found is None or len(found[0].inputs) > 3 or not found[1].is_bare:
+            continue
+        bias = _one_per_column(rewriter, other, rewriter.type(made))
+        if bias and rewriter.type(bias).dtype == FLOAT32:
+            if rewriter.type(node.outputs[0]).shape != rewriter.type(made).shape:
+                continue
+            inputs = (*found[0].inputs, "")[:3]
+            rewriter.merge(found[0], node, found[1], (*inputs, bias))
+            return True
     return False
 
 

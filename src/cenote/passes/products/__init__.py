@@ -1,0 +1,1 @@
+"""Passes over matrix products: what they absorb, and how their weights are stored."""
