@@ -118,8 +118,8 @@ def pointwise_lowerings(
 
 
 def block_lanes(dtype: np.dtype[Any], target: Target) -> int:
-    """The channels of a block in a type: bytes lie as the float32 that they are made of; 0: no blocks."""
-    if dtype.name in ("int8", "uint8"):
+    """The channels of a block in a type: bytes and bfloat16 lie as the float32 that they are made of; 0: no blocks."""
+    if dtype.name in ("int8", "uint8", "bfloat16"):
         return target.lanes()
     return target.lanes(dtype) if is_float(dtype) else 0
 
