@@ -34,7 +34,8 @@ SHARED = (
     "ops/traits.py",
     "ops/checks.py",
     "ops/runner.py",
-    *(f"kernels/{name}.py" for name in ("base", "launch", "driver", "cost_model", "lanes")),
+    "kernels/driver/",
+    *(f"kernels/{name}.py" for name in ("base", "launch", "cost_model", "lanes")),
 )
 ROOMS = ("frontends", "passes", "graph")  # rows of the table of a load that are folders
 

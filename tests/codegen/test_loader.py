@@ -122,7 +122,7 @@ def test_workers_compile_what_the_caller_would(monkeypatch: pytest.MonkeyPatch) 
     from cenote.kernels.layout.memcpy import MemcpySpec
 
     target, made = jit.named_target("generic"), {}
-    sources = [MemcpySpec(), Driver("cenote_run", target), Driver("cenote_work", target)]
+    sources = [MemcpySpec(), Driver("cenote_run"), Driver("cenote_work")]
     assert worker.compile_in_processes(sources, target, made.__setitem__) == []
     assert made == {source.symbol: llvm.object_code(source.emit(target)) for source in sources}
     for useless in ("/bin/false", "/no/such/program"):  # ends at once, cannot be started

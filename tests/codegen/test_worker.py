@@ -14,7 +14,7 @@ from cenote.kernels.driver import Driver
 from cenote.kernels.layout.memcpy import MemcpySpec
 
 TARGET = jit.named_target("generic")
-SOURCES = [MemcpySpec(), Driver("cenote_halt", TARGET)]
+SOURCES = [MemcpySpec(), Driver("cenote_halt")]
 
 
 @pytest.fixture

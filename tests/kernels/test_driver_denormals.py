@@ -20,7 +20,7 @@ from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import TensorType
 from cenote.functional import dispatch
-from cenote.kernels.driver import Driver, driver_abi, driver_sources
+from cenote.kernels.driver import CALL_ON_ARRAYS, DRIVER, driver_abi
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep, Slot, SlotKind
 
@@ -156,8 +156,8 @@ def test_the_driver_is_valid_code_for_every_machine(triple: str) -> None:
     from llvmlite import binding
 
     target = replace(jit.named_target("generic"), triple=triple)
-    for source in (*driver_sources(target), Driver("cenote_call", target)):
-        binding.parse_assembly(source.module()).verify()
+    for source in (*DRIVER, CALL_ON_ARRAYS):
+        binding.parse_assembly(source.emit(target).module()).verify()
 
 
 def test_what_is_no_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

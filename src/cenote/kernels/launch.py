@@ -15,7 +15,7 @@ from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec, Packed, View, word_of
-from cenote.kernels.driver import direct_call, driver_sources
+from cenote.kernels.driver import DRIVER, direct_call
 from cenote.runtime.layouts import CALL, CALL_ARRAYS, PATCH
 from cenote.runtime.memory import address_of, aligned_bytes
 from cenote.runtime.steps import KernelStep, Slot, SlotKind
@@ -53,7 +53,7 @@ class Launcher:
         calls = {id(call): call for call in calls}.values()
         chosen = dict.fromkeys(_chosen(call) for call in calls)
         others = dict.fromkeys(spec for call in calls for spec in call.specs if spec not in chosen)
-        sources: list[KernelSource] = [*chosen, *driver_sources(target)]
+        sources: list[KernelSource] = [*chosen, *DRIVER]
         addresses = jit.addresses(sources, target, others)
         self._others, self._target = tuple(others), target
         # Many steps share a kernel, and making a symbol takes 10 us.

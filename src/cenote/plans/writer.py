@@ -18,7 +18,7 @@ from cenote.core.errors import UnsupportedError
 from cenote.core.files import replacing
 from cenote.core.target import Target
 from cenote.core.types import Array, Declared, TensorType
-from cenote.kernels.driver import driver_sources
+from cenote.kernels.driver import DRIVER
 from cenote.plans import format, templates
 from cenote.plans.classes import StoredPlan, Tail
 from cenote.plans.fingerprint import checksums
@@ -107,10 +107,9 @@ def _objects(model: StoredModel, target: Target) -> dict[str, bytes]:
         kernels = [step for step in plan.template.steps if isinstance(step, KernelTemplate)]
         used |= {symbol for step in kernels for symbol, _ in step.kernels}
     symbols = sorted(used)
-    drivers = driver_sources(target)
     # A model without a plan has not requested them yet.
-    jit.addresses(drivers, target)
-    return jit.objects([*symbols, *(source.symbol for source in drivers)], target)
+    jit.addresses(DRIVER, target)
+    return jit.objects([*symbols, *(source.symbol for source in DRIVER)], target)
 
 
 class _Constants:

@@ -1,7 +1,7 @@
 """Records of 64-bit words that Python and native code share, each word by its name.
 
 `STEP.items` is the place of a word in the record: Python writes `table[:, STEP.items]`, the driver, which is in
-`kernels/`, reads `field("items.p", "%record", STEP.items)`. Words that several threads write lie on cache lines of
+`kernels/`, reads `step.items.load()`. Words that several threads write lie on cache lines of
 their own.
 """
 

@@ -6,7 +6,7 @@
     recorder.settle()
     recorder.calls, recorder.notes(thread)
 
-The native driver writes notes into a log (`kernels.driver_notes`): chunks and waits of every thread, whole native calls
+The native driver writes notes into a log (`kernels.driver.notes`): chunks and waits of every thread, whole native calls
 of the calling one. What runs in Python between native calls (host steps) is timed here. Nothing else differs from an
 ordinary run, and nothing at all in runs that are not recorded.
 """
