@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from cenote.codegen import jit
 from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.dots import WIDE
 from cenote.codegen.values import F32
 from cenote.core.target import PAIRS, Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.conv.depthwise import DepthwiseSpec, widest_group, widest_row
 from cenote.kernels.conv.direct import ConvDirectSpec, widest
+from cenote.kernels.conv.quantized import ConvQuantizedSpec
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.product.attention import AttentionSpec, most_queries
 from cenote.kernels.product.tiles import ProductSpec
@@ -205,6 +208,14 @@ def test_sums_of_bytes_are_chains(name: str, dots: str, most: int) -> None:
     used = {word for word in ("vpmaddwd", "vpdpwssd") if word in text}
     assert used == {"vpmaddwd" if dots == PAIRS else "vpdpwssd"}
     assert len(spills(text, 30)) <= most
+
+
+def test_sums_of_16_bit_numbers_stay_in_registers() -> None:
+    target = runnable("avx2") or anywhere("avx2")
+    for blocks in (1, 2):
+        width = widest(blocks, target.registers)
+        spec = ConvQuantizedSpec(WIDE, False, np.dtype(np.uint8), blocks, width, 2, True, True)
+        assert not spills(jit.assembly(spec.emit(target)), 4)
 
 
 def test_spills_are_found() -> None:

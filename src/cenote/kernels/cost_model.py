@@ -17,7 +17,7 @@ SHUFFLED = 30e9  # bytes per second through registers, lane by lane
 CACHE = 40e9  # bytes per second from the last cache
 # Multiply-adds of bytes a second beside float32's, by the way of `codegen.dots`. Zen 4: 42 to 50 billion of float32, 47
 # to 85 in pairs, 180 to 233 with VNNI.
-BYTES_FASTER = {PAIRS: 1.4, "avx512vnni": 4.4, "avxvnni": 4.4}
+BYTES_FASTER = {PAIRS: 1.4, "wide": 1.6, "avx512vnni": 4.4, "avxvnni": 4.4}
 # Multiply-adds of bfloat16 a second beside float32's, with an instruction for two: peaks of 118 and 59 billion on
 # Zen 4, of which sums of bfloat16 reach a little less.
 BFLOAT_FASTER = 1.9

@@ -183,6 +183,13 @@ def test_tiles_of_16_results_are_offered_where_the_largest_sums_are_exact(
         np.testing.assert_array_equal(y, np.broadcast_to(want, y.shape), err_msg=lowering.name)
 
 
+@named
+def test_numbers_of_16_bits_are_offered_where_bytes_would_be_taken_apart(target: Target) -> None:
+    case = CASES[0]
+    names = [lowering.name for lowering in lowerings_of(case.operator(), case.arrays(), target, True)]
+    assert ("quantized_wide" in names) == (target.dots == PAIRS and target.vector_bytes == 32)
+
+
 def test_convolutions_of_any_size_have_every_bit() -> None:
     case = Case(1, 16, 12, 32, 3, 1, 1, x_zero=7)
     _, *constants = case.arrays()

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.dots import BYTES, Dots, weight_type
-from cenote.codegen.values import F32, I32, I64, U8, Pointer, Scalar, Value
+from cenote.codegen.dots import BYTES, WIDE, Dots, weight_type
+from cenote.codegen.values import F32, I16, I32, I64, U8, Pointer, Scalar, Value
 from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
@@ -46,8 +46,8 @@ class Levels(NamedTuple):
 
 @dataclass(frozen=True)
 class ConvQuantizedSpec(KernelSpec):
-    """Kernel of bytes. `dots`: the way of `codegen.dots`; `signed`: x is s8; `quads`: groups of four channels per tap;
-    the other fields as in ConvDirectSpec."""
+    """Kernel of bytes. `dots`: the way of `codegen.dots`, x has 16 bits for "wide"; `signed`: x is s8; `quads`: groups
+    of four channels per tap; the other fields as in ConvDirectSpec."""
 
     dots: str
     signed: bool
@@ -67,7 +67,7 @@ class ConvQuantizedSpec(KernelSpec):
     @property
     def words(self) -> tuple[Parameter, ...]:
         return (
-            *pointers_to(U8, "x"),
+            *pointers_to(I16 if self.dots == WIDE else U8, "x"),
             *pointers_to(weight_type(self.dots), "weights"),
             *pointers_to(I32, "bias"),
             *pointers_to(F32, "scales"),
@@ -157,13 +157,15 @@ class _Emitter(DirectEmitter):
         """Add the products of four channels of one tap."""
         step = BYTES * self.lanes
         first = quad * self.spec.blocks * step
-        vectors = [
-            self.dots.weights(weights.at + (first + block * step)) for block in range(self.spec.blocks)
-        ]
-        for place, row in zip(places, accumulators, strict=True):
-            spread = self.dots.spread(place, flipped=self.quantized.signed)
-            for vector, accumulator in zip(vectors, row, strict=True):
-                accumulator.value = self.dots.added(accumulator.value, spread, vector)
+        for parts in self.dots.stages:
+            vectors = [
+                self.dots.weights(weights.at + (first + block * step), parts)
+                for block in range(self.spec.blocks)
+            ]
+            for place, row in zip(places, accumulators, strict=True):
+                spread = self.dots.spread(place, self.quantized.signed, parts)
+                for vector, accumulator in zip(vectors, row, strict=True):
+                    accumulator.value = self.dots.added(accumulator.value, spread, vector)
 
     def finish(self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel]) -> None:
         k, lanes, block = self.k, self.lanes, self.k.number("y_block")
