@@ -157,3 +157,14 @@ def test_weights_stay_bytes_in_plan_files(tmp_path: object) -> None:
     path = f"{tmp_path}/m.plan"
     loaded.save(path)
     np.testing.assert_array_equal(np.asarray(cenote.load(path)(X)), want)
+
+
+@pytest.mark.parametrize("between", [[], [N("Relu", ["c"], ["r"])]], ids=["alone", "relu"])
+def test_a_transposed_convolution_between_quantisations_runs_on_bytes(between: list[onnx.NodeProto]) -> None:
+    made = nodes(between, "r" if between else "c")
+    made[2] = N("DequantizeLinear", ["v", "ws", "wz"], ["wf"], axis=1)
+    made[4] = N("ConvTranspose", ["xf", "wf", "bias"], ["c"], strides=[2, 2], kernel_shape=[2, 2])
+    weights = RANDOM.integers(-127, 128, (32, 48, 2, 2)).astype(np.int8)
+    y, want, found = run(made, {**CONSTANTS, "v": weights})
+    assert any(op.startswith("qlinear_conv_transpose") for op in found), found
+    close(y, want)

@@ -79,6 +79,28 @@ def transpose_halo(shape: ConvShape) -> Pairs:
     return tuple(halo)
 
 
+def transposed_parts(shape: ConvShape, weights: Array, y: View) -> Iterator[tuple[ConvShape, Array, View]]:
+    """Yield each phase over three axes as a plain convolution, with its part of the weights (M, C/groups, *window) and
+    the pixels of y that it writes."""
+    strides = y.strides
+    for chosen in itertools.product(*axis_phases(shape)):
+        part = weights
+        for axis, phase in enumerate(chosen):
+            part = np.take(part, np.array(phase.taps, np.intp), axis=axis + 2)
+        piece = dataclasses.replace(
+            shape,
+            out=tuple(phase.count for phase in chosen),
+            window=tuple(len(phase.taps) for phase in chosen),
+            strides=(1,) * shape.rank,
+            pads=tuple((-phase.origin, 0) for phase in chosen),
+            dilations=tuple(phase.step for phase in chosen),
+        )
+        missing = shape.rank - (len(strides) - 2)
+        scaled = tuple(step * s for step, s in zip(strides[2:], shape.strides[missing:], strict=True))
+        offset = sum(phase.first * step for phase, step in zip(chosen[missing:], strides[2:], strict=True))
+        yield piece, part, dataclasses.replace(y, strides=(*strides[:2], *scaled)).at(offset)
+
+
 def transpose_calls(
     shape: ConvShape,
     weights: Array,
@@ -96,24 +118,8 @@ def transpose_calls(
     cg, og = shape.group_channels, shape.group_filters
     w = weights.reshape(shape.groups, cg, og, *shape.window).swapaxes(1, 2)
     w = w.reshape(shape.filters, cg, *shape.window)
-    strides = y.strides
     others = False
-    for chosen in itertools.product(*axis_phases(shape)):
-        part = w
-        for axis, phase in enumerate(chosen):
-            part = np.take(part, np.array(phase.taps, np.intp), axis=axis + 2)
-        piece = dataclasses.replace(
-            shape,
-            out=tuple(phase.count for phase in chosen),
-            window=tuple(len(phase.taps) for phase in chosen),
-            strides=(1,) * shape.rank,
-            pads=tuple((-phase.origin, 0) for phase in chosen),
-            dilations=tuple(phase.step for phase in chosen),
-        )
-        missing = shape.rank - (len(strides) - 2)
-        scaled = tuple(step * s for step, s in zip(strides[2:], shape.strides[missing:], strict=True))
-        offset = sum(phase.first * step for phase, step in zip(chosen[missing:], strides[2:], strict=True))
-        view = dataclasses.replace(y, strides=(*strides[:2], *scaled)).at(offset)
+    for piece, part, view in transposed_parts(shape, w, y):
         if within and not part.size:  # no taps: the bias alone
             piece = dataclasses.replace(piece, groups=1)
         if within and part.size:

@@ -11,6 +11,7 @@ import numpy as np
 
 from cenote.codegen.dots import BYTES, WIDE
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.pool_geometry import Pairs
 from cenote.core.sizes import maximum
 from cenote.core.sizes import plain as plain_size
 from cenote.core.target import PAIRS, Target
@@ -75,6 +76,11 @@ class QuantizedConvolution:
         return offsets
 
     @property
+    def halo(self) -> Pairs:
+        """Widths of the border of x that is read."""
+        return self.shape.halo
+
+    @property
     def filter_scales(self) -> Array:
         """One scale per filter."""
         return np.ascontiguousarray(np.broadcast_to(self.scales, (self.shape.filters,)), np.float32)
@@ -97,8 +103,8 @@ class QuantizedConvolution:
         The halo of a tensor holds zeros: where x has another zero point, and for blocks that no other operator has, x
         is copied, from wherever it lies."""
         x, lanes = present(self.inputs[0]), self.target.lanes()
-        layout = Layout(unit, self.shape.halo)
-        in_place = unit == lanes and (self.x_zero == 0 or not any(map(any, self.shape.pads)))
+        layout = Layout(unit, self.halo)
+        in_place = unit == lanes and (self.x_zero == 0 or not any(map(any, self.halo)))
         copies = () if in_place else (TensorType(x.dtype, (buffer_elements(x.shape, layout),)),)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:

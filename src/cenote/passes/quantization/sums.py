@@ -23,6 +23,7 @@ from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import run_node
 from cenote.kernels.cost_model import moved_seconds
 from cenote.ops.conv.conv import Conv
+from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.elementwise.activation import activation_of
 from cenote.ops.elementwise.pointwise import Pointwise
 from cenote.ops.epilogue import Fusible
@@ -31,6 +32,7 @@ from cenote.ops.linear.matmul import MatMul
 from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
 from cenote.ops.quantization.quantized_linear import INT32, QLinearConv
 from cenote.ops.quantization.quantized_products import QLinearMatMul
+from cenote.ops.quantization.quantized_transposed import QLinearConvTranspose
 from cenote.passes.fuse import Rewriter
 from cenote.passes.quantization.scales import BYTES, scale_and_zero_point, zero_point
 
@@ -105,6 +107,8 @@ def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
 
 def _of_bytes(op: Fusible, bounds: tuple[int, int]) -> QLinearConv | QLinearMatMul | None:
     """The operator of bytes for one of floats; None where there is none."""
+    if isinstance(op, ConvTranspose) and op.is_bare and op.groups == 1:
+        return QLinearConvTranspose(op, bounds)
     if isinstance(op, Conv) and op.is_bare:
         return QLinearConv(op, bounds)
     if isinstance(op, MatMul | Gemm) and replace(op, exact=False) in (MatMul(), Gemm(), _LINEAR):
@@ -141,7 +145,7 @@ def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...]
         return None
     if weights.dtype.name not in BYTES or w_scale is None or w_scale.dtype != np.float32 or w_zero is None:
         return None
-    if not isinstance(node.op, Conv) and weights.ndim != 2:
+    if not isinstance(node.op, Conv | ConvTranspose) and weights.ndim != 2:
         return None
     turned = isinstance(node.op, Gemm) and node.op.transpose_b
     filters = 0 if turned or isinstance(node.op, Conv) else 1
