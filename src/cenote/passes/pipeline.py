@@ -54,6 +54,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
         lambda graph: move_bytes(graph, target),
+        eliminate_dead,  # what moved floats reads them no more
         remove_identities,
         lambda graph: quantize_sums(graph, target),
         lambda graph: quantize_means(graph, target),

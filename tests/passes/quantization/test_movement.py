@@ -7,6 +7,8 @@ import pytest
 from onnx import NodeProto, helper
 
 import cenote
+from cenote.codegen import jit
+from cenote.core.target import PAIRS
 from cenote.core.types import Array
 from tests.passes.models import model, steps
 from tests.passes.quantization.oracle import by_onnx, check
@@ -155,3 +157,32 @@ def test_a_long_row_of_movements_is_loaded() -> None:
         name = f"v{number + 1}"
     nodes += [N("QuantizeLinear", [name, "t", "o"], ["r"]), N("DequantizeLinear", ["r", "t", "o"], ["y"])]
     check(nodes, {"f": RANDOM.standard_normal((3, 4)).astype(np.float32)}, CONSTANTS, ["y"])
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_sums_before_a_maximum_are_quantised_themselves(bounded: bool) -> None:
+    """As exporters write it that quantise what convolutions read, and nothing else."""
+    constants = {
+        **CONSTANTS,
+        "u": RANDOM.integers(-127, 128, (32, 48, 1, 1)).astype(np.int8),
+        "n": np.int8(0),
+    }
+    nodes = [
+        N("DequantizeLinear", ["q", "s", "z"], ["x"]),
+        N("DequantizeLinear", ["u", "t", "n"], ["k"]),
+        N("Conv", ["x", "k"], ["c"]),
+        *([N("Relu", ["c"], ["b"])] if bounded else []),
+        N("MaxPool", ["b" if bounded else "c"], ["r"], kernel_shape=[2, 2], strides=[2, 2]),
+        N("QuantizeLinear", ["r", "big", "o"], ["y"]),
+    ]
+    constants["big"] = np.float32(0.5)
+    content = model(nodes, {"q": Q}, constants, ["y"])
+    loaded = cenote.load(content, threads=1)
+    found = np.asarray(loaded(Q)).astype(int)
+    assert np.abs(found - by_onnx(content, {"q": Q})[0]).max() <= 1  # sums of floats round
+    if jit.host_target().dots != PAIRS:
+        assert [op.split("(")[0] for op in steps(loaded) if op.startswith(("qlinear", "max"))] == [
+            "qlinear_conv",
+            "max_pool",
+        ]
+        assert not floats(steps(loaded)), steps(loaded)

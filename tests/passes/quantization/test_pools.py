@@ -58,3 +58,26 @@ def test_open_sizes_give_the_bits_of_fixed_ones() -> None:
     opened = cenote.load(content.SerializeToString(), threads=2)
     np.testing.assert_array_equal(np.asarray(opened(Q)), fixed)
     np.testing.assert_array_equal(np.asarray(opened(Q[:1])), fixed[:1])
+
+
+@pytest.mark.parametrize("zero", [121, 0])
+@pytest.mark.parametrize(
+    ("attributes", "is_convolution"),
+    [
+        ({"kernel_shape": [3, 3]}, True),
+        ({"kernel_shape": [3, 1], "strides": [2, 1]}, True),
+        ({"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}, True),
+        ({"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, False),
+        ({"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, False),
+    ],
+    ids=["plain", "two apart", "padding counts", "padding does not count", "windows that overhang"],
+)
+def test_a_mean_of_windows_is_a_convolution(
+    attributes: dict[str, object], is_convolution: bool, zero: int
+) -> None:
+    """No mean of 3 or 9 numbers lies in the middle between two levels."""
+    pool = N("AveragePool", ["x"], ["m"], **attributes)
+    constants = {**CONSTANTS, "z": np.uint8(zero), "t": np.float32(0.0473)}
+    q = np.random.default_rng(3).integers(0, 256, (1, 32, 9, 11)).astype(np.uint8)
+    found = check([NODES[0], pool, NODES[2]], {"q": q}, constants, ["y"])
+    assert any(op.startswith("qlinear_conv") for op in found) == is_convolution, found

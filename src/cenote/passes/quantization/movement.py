@@ -5,7 +5,8 @@
     %y = quantize_linear %b, …             %y = transpose %c
 
 `tabulate_bytes` then finds that nothing is left of a quantisation of what was dequantised at the same scale, or a
-table. Maxima are moved numbers too, as long as none is NaN: quantisation keeps their order.
+table. Convolutions and products before movement are quantised themselves, so that they may run on bytes.
+Maxima are moved numbers too, as long as none is NaN: quantisation keeps their order.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from cenote.core.target import Target
+from cenote.core.target import PAIRS, Target
 from cenote.core.types import TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import run_node
 from cenote.ops.base import Op
+from cenote.ops.conv.conv import Conv
+from cenote.ops.conv.conv_transpose import ConvTranspose
+from cenote.ops.elementwise.activation import Clip, Relu
+from cenote.ops.linear.gemm import Gemm
+from cenote.ops.linear.matmul import MatMul
 from cenote.ops.movement.depth_space import DepthToSpace, SpaceToDepth
 from cenote.ops.movement.indexing import Gather
 from cenote.ops.movement.pad import Pad
@@ -51,6 +57,7 @@ _REARRANGING = (
 # Fewer elements come out of these: what is not bytes before them is better quantised behind them.
 _CHOOSING = (Gather, GlobalMaxPool, MaxPool, Slice, Split)
 _MOST = 64  # movements in a row that are looked at
+_LARGEST = 1e9  # scale, of sums that cannot overflow
 
 
 def move_bytes(graph: Graph, target: Target) -> Graph:
@@ -78,6 +85,7 @@ class _Mover:
         self.lengths: dict[str, int] = {}  # of the movement in a row that makes a value
         # Dequantised by an ordinary scale, and moved: maxima are those of the bytes, and none is NaN.
         self.ordered: set[str] = set()
+        self.sums: set[str] = set()  # of products of dequantised numbers, perhaps bounded, that are read once
         self.movable: dict[tuple[object, ...], bool] = {}
         self.changed = False
 
@@ -91,6 +99,33 @@ class _Mover:
                 self.ordered.update(node.outputs)
         elif isinstance(node.op, DequantizeLinear) and self.has_one_scale(node):
             self.ordered.update(node.outputs)
+        elif self._is_sum(node):
+            self.sums.update(node.outputs)
+            self.ordered.update(node.outputs)
+
+    def _is_sum(self, node: Node) -> bool:
+        """Whether a node adds products of dequantised numbers, or bounds such sums, for one reader. None is NaN: scales
+        beyond `_LARGEST` are no ordinary ones here."""
+        if self.rewriter.uses[node.outputs[0]] != 1:
+            return False
+        if isinstance(node.op, Relu | Clip):
+            bounds = [self.rewriter.constants.get(name) for name in node.inputs[1:] if name]
+            known = all(bound is not None and not np.isnan(bound).any() for bound in bounds)
+            return node.inputs[0] in self.sums and known
+        if not isinstance(node.op, Conv | ConvTranspose | Gemm | MatMul):
+            return False
+        makers = [self._maker(name) for name in node.inputs[:2]]
+        scales = [
+            self.rewriter.constants.get(maker.inputs[1])
+            for maker in makers
+            if maker is not None and isinstance(maker.op, DequantizeLinear)
+        ]
+        bias = [
+            self.rewriter.constants.get(name) for name in node.inputs[2:] if name and not self._maker(name)
+        ]
+        numbers = [each for each in (*scales, *bias) if each is not None]
+        is_bounded = all(np.abs(each).max(initial=0) < _LARGEST for each in numbers)
+        return len(scales) == 2 and len(numbers) == len(scales) + len(bias) and is_bounded
 
     def result(self) -> Graph:
         if not self.changed:
@@ -138,11 +173,13 @@ class _Mover:
         return node.inputs if isinstance(node.op, Concat) else node.inputs[:1]
 
     def _is_bytes(self, name: str, last: Node) -> bool:
-        """Whether a value is dequantised, or moves bytes itself."""
+        """Whether a value is dequantised, made of bytes, or moves bytes itself."""
         node = self._maker(name)
         if node is None:
             return name in self.rewriter.constants
-        return isinstance(node.op, DequantizeLinear) or self._can_move(name, last)
+        # With an instruction for them, sums of bytes are always quicker: more of them than are chosen may be quantised.
+        is_sum = name in self.sums and self.target.dots != PAIRS
+        return is_sum or isinstance(node.op, DequantizeLinear) or self._can_move(name, last)
 
     def _has_kernel(self, node: Node, last: Node) -> bool:
         """Whether bytes are moved natively."""

@@ -1,26 +1,41 @@
-"""Means of whole maps between dequantisation and quantisation as those of bytes.
+"""Means between dequantisation and quantisation as those of bytes: of whole maps, and of windows.
 
-%a = dequantize_linear %q, …
-%b = global_average_pool %a            ->    %y = qlinear_global_average_pool %q, …
-%y = quantize_linear %b, …
+    %a = dequantize_linear %q, …
+    %b = global_average_pool %a            ->    %y = qlinear_global_average_pool %q, …
+    %y = quantize_linear %b, …
+
+The mean of a window is a depthwise convolution, whose weights are ones at the scale 1 / number of taps.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import numpy as np
+
+from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target
+from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
+from cenote.kernels.cost_model import LAUNCH, moved_seconds
+from cenote.ops.base import Op
+from cenote.ops.conv.conv import Conv
+from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.whole_map import GlobalAveragePool
 from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
+from cenote.ops.quantization.quantized_linear import QLinearConv
 from cenote.ops.quantization.quantized_pools import QLinearGlobalAveragePool
 from cenote.passes.fuse import Rewriter
 from cenote.passes.quantization.scales import scale_and_zero_point
 
+_WHOLE = ("x_scale", "x_zero", "y_scale", "y_zero")
+_WINDOW = ("x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero")
+
 
 def quantize_means(graph: Graph, target: Target) -> Graph:
-    """Take means of bytes where the quantised means are all that is read."""
-    if not any(isinstance(node.op, GlobalAveragePool) for node in graph.nodes):
+    """Take means of bytes where the quantised means are all that is read, and no slower than those of floats."""
+    if not any(isinstance(node.op, AveragePool | GlobalAveragePool) for node in graph.nodes):
         return graph
     rewriter = Rewriter(graph)
     for node in graph.nodes:
@@ -31,21 +46,70 @@ def quantize_means(graph: Graph, target: Target) -> Graph:
 
 def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
     """Replace the mean that a node quantises."""
-    found = rewriter.producer(last.inputs[0], GlobalAveragePool)
-    if found is None or replace(found[1], accumulate=None) != GlobalAveragePool():
+    found = rewriter.producer(last.inputs[0], Op)
+    if found is None or not isinstance(found[1], AveragePool | GlobalAveragePool):
         return
-    place = rewriter.position.get(found[0].inputs[0])
+    pool, place = found[0], rewriter.position.get(found[0].inputs[0])
     first = None if place is None else rewriter.nodes[place]
     if first is None or not isinstance(first.op, DequantizeLinear):
         return
-    scales = [*scale_and_zero_point(rewriter, first), *scale_and_zero_point(rewriter, last)]
-    if any(each is None for each in scales):
+    x_scale, x_zero = scale_and_zero_point(rewriter, first)
+    y_scale, y_zero = scale_and_zero_point(rewriter, last)
+    if x_scale is None or x_zero is None or y_scale is None or y_zero is None:
         return
-    names = [
-        rewriter.constant(f"{last.outputs[0]}.{what}", each)
-        for what, each in zip(("x_scale", "x_zero", "y_scale", "y_zero"), scales, strict=True)
-        if each is not None
-    ]
-    op, inputs = QLinearGlobalAveragePool(), (first.inputs[0], *names)
-    if any(op.lowerings([rewriter.type(name) for name in inputs], target)):
-        rewriter.merge(found[0], last, op, inputs)
+    x = rewriter.type(first.inputs[0])
+    if isinstance(found[1], AveragePool):
+        window = _window(found[1], x)
+        if window is None:
+            return
+        weights, w_scale = window
+        values = (x_scale, x_zero, weights, w_scale, np.zeros((), np.int8), y_scale, y_zero)
+        _merge(
+            rewriter,
+            pool,
+            last,
+            _convolution(found[1], len(weights)),
+            first,
+            dict(zip(_WINDOW, values, strict=True)),
+            target,
+        )
+    elif replace(found[1], accumulate=None) == GlobalAveragePool():
+        values_of_map = (x_scale, x_zero, y_scale, y_zero)
+        op = QLinearGlobalAveragePool()
+        _merge(rewriter, pool, last, op, first, dict(zip(_WHOLE, values_of_map, strict=True)), target)
+
+
+def _merge(
+    rewriter: Rewriter, pool: Node, last: Node, op: Op, first: Node, values: dict[str, Array], target: Target
+) -> None:
+    """Put an operator of bytes in place of a pool and its quantisation, if it is estimated to take no longer."""
+    x, y = rewriter.type(first.inputs[0]), rewriter.type(last.outputs[0])
+    types = [x, *map(TensorType.known, values.values())]
+    own = min((each.seconds for each in op.lowerings(types, target)), default=math.inf)
+    floats = pool.op.lowerings([rewriter.type(pool.inputs[0])], target)
+    other = min((each.seconds for each in floats), default=math.inf)
+    # Floats are made of the bytes of x, and bytes of those of y: two steps more, five bytes read and written for each.
+    if plain(own) > plain(other + 2 * LAUNCH + moved_seconds(5 * (x.size + y.size))):
+        return
+    names = [rewriter.constant(f"{last.outputs[0]}.{name}", value) for name, value in values.items()]
+    rewriter.merge(pool, last, op, (first.inputs[0], *names))
+
+
+def _window(pool: AveragePool, x: TensorType) -> tuple[Array, Array] | None:
+    """Ones for the taps of each channel, and their scale; None where windows differ in what they divide by."""
+    ordinary = AveragePool(pool.window, pool.stride, pool.pads, pool.dilation)
+    if replace(pool, count_include_pad=False, accumulate=None) != ordinary or is_size(x.shape[1]):
+        return None
+    if any(map(any, pool.pads)) and not pool.count_include_pad:
+        return None
+    scale = np.float32(1) / np.float32(math.prod(pool.window))
+    return np.ones((x.shape[1], 1, *pool.window), np.int8), np.array(scale, np.float32)
+
+
+def _convolution(pool: AveragePool, channels: int) -> QLinearConv:
+    """The depthwise convolution with the windows of a pool."""
+    return QLinearConv(
+        Conv(
+            strides=pool.stride, pads=pool.pads, dilations=pool.dilation, groups=channels, window=pool.window
+        )
+    )
