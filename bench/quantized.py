@@ -13,7 +13,7 @@ from bench.files import MODEL_FOLDER, ModelFiles, require
 from bench.models import run
 from bench.pool_reference import error
 
-QUANTIZED = "mobilenet_v2,squeezenet1_1,resnet18,resnet50"
+QUANTIZED = "mobilenet_v2,squeezenet1_1,efficientnet_b0,resnet18,resnet50,unet,vit_small"
 # An answer is right that is at most so many times as far from the floats' as the model in 8 bits itself. With random
 # weights a number that rounds the other way early moves later ones: engines differ by a third of that distance.
 FURTHER = 1.5
