@@ -1,5 +1,5 @@
-"""Reads what callers pass: numbers per axis, padding in all its forms, layouts, the rules of a framework, and arrays to
-write to. Every error names the argument.
+"""Reads what callers pass: numbers per axis, padding in all its forms, layouts, the rules of a framework. Every error
+names the argument; `dispatch.raise_named` puts the name of the function before it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from cenote.ops.base import Op
 from cenote.ops.checks import check_accumulate
 from cenote.runtime.arrays import Restore, as_numpy, same
 
+HERE = ""
+"""The name of the function, for checks that begin errors with it: `dispatch.raise_named` says which function it is."""
 LETTERS = {1: "L", 2: "HW", 3: "DHW"}
 SAME = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
 
@@ -75,54 +77,54 @@ CAFFE = Semantics(
 SEMANTICS = {rules.name: rules for rules in (TORCH, ONNX, TENSORFLOW, TENSORRT, CAFFE)}
 
 
-def semantics_named(where: str, name: str, value: object) -> Semantics:
+def semantics_named(name: str, value: object) -> Semantics:
     """The rules of a framework; ArgumentError where there are none."""
     rules = SEMANTICS.get(value) if isinstance(value, str) else None
     if rules is None:
-        raise ArgumentError(f"{where}: {name} {shown(value)} is not known (allowed: {', '.join(SEMANTICS)})")
+        raise ArgumentError(f"{name} {shown(value)} is not known (allowed: {', '.join(SEMANTICS)})")
     return rules
 
 
 # ---- arrays ---------------------------------------------------------------------------------------------------------
 
 
-def given_array(where: str, name: str, x: object) -> tuple[Array, Restore]:
+def given_array(name: str, x: object) -> tuple[Array, Restore]:
     """An argument as NumPy sees it, and what turns results into its kind of array. Raises InputError for no array."""
     if type(x) is np.ndarray:
         return x, same
     try:
         return as_numpy(x)
     except InputError as error:
-        raise InputError(f"{where}: {name} {error}") from error
+        raise InputError(f"{name} {error}") from error
 
 
-def type_of(where: str, name: str, x: object) -> np.dtype[Any]:
+def type_of(name: str, x: object) -> np.dtype[Any]:
     """The element type of an argument, in the machine's byte order."""
-    return given_array(where, name, x)[0].dtype.newbyteorder("=")
+    return given_array(name, x)[0].dtype.newbyteorder("=")
 
 
 # ---- numbers and words ----------------------------------------------------------------------------------------------
 
 
-def whole(where: str, name: str, value: object, low: int | None = None, high: int | None = None) -> int:
+def whole(name: str, value: object, low: int | None = None, high: int | None = None) -> int:
     """A whole number within limits (`limits.within`); bools and floats are refused."""
     if isinstance(value, bool | np.bool_):
-        raise ArgumentError(f"{where}: {name} must be a whole number, got {value}")
+        raise ArgumentError(f"{name} must be a whole number, got {value}")
     try:
         number = operator.index(value)  # type: ignore[arg-type]  # TypeError for others
     except TypeError:
         raise ArgumentError(
-            f"{where}: {name} must be a whole number, got {shown(value)} ({type(value).__name__})"
+            f"{name} must be a whole number, got {shown(value)} ({type(value).__name__})"
         ) from None
-    return within(where, name, number, low, high)
+    return within(HERE, name, number, low, high)
 
 
-def seed_of(where: str, name: str, value: object) -> int:
+def seed_of(name: str, value: object) -> int:
     """The key of a generator of random numbers."""
-    return whole(where, name, value, 0, LARGEST_SEED)
+    return whole(name, value, 0, LARGEST_SEED)
 
 
-def flag(where: str, name: str, value: object) -> bool:
+def flag(name: str, value: object) -> bool:
     """True or False (0 and 1 too)."""
     if (
         value is True
@@ -130,19 +132,19 @@ def flag(where: str, name: str, value: object) -> bool:
         or (isinstance(value, int | np.bool_ | np.integer) and value in (0, 1))
     ):
         return bool(value)
-    raise ArgumentError(f"{where}: {name} must be True or False, got {shown(value)}")
+    raise ArgumentError(f"{name} must be True or False, got {shown(value)}")
 
 
-def real(where: str, name: str, value: object) -> float:
+def real(name: str, value: object) -> float:
     """A real number."""
     if type(value) is float:
         return value
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ArgumentError(f"{where}: {name} must be a number, got {shown(value)}")
+        raise ArgumentError(f"{name} must be a number, got {shown(value)}")
     try:
         return float(value)
     except OverflowError:
-        raise ArgumentError(f"{where}: {name} is larger than any float") from None
+        raise ArgumentError(f"{name} is larger than any float") from None
 
 
 def as_tuple(value: Any) -> Any:
@@ -155,49 +157,47 @@ def as_tuple(value: Any) -> Any:
         return value
 
 
-def whole_numbers(where: str, name: str, value: object, low: int | None = None) -> tuple[int, ...]:
+def whole_numbers(name: str, value: object, low: int | None = None) -> tuple[int, ...]:
     """A whole number, or a list or tuple of them."""
     values = value if isinstance(value, list | tuple) else (value,)
-    return tuple(whole(where, name, item, low) for item in values)
+    return tuple(whole(name, item, low) for item in values)
 
 
-def choice(where: str, name: str, value: object, allowed: Sequence[str]) -> str:
+def choice(name: str, value: object, allowed: Sequence[str]) -> str:
     """One of some words."""
     if not isinstance(value, str) or value not in allowed:
-        raise ArgumentError(
-            f"{where}: {name} must be one of {', '.join(map(repr, allowed))}, got {shown(value)}"
-        )
+        raise ArgumentError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {shown(value)}")
     return value
 
 
-def accumulation(where: str, value: object, dtype: np.dtype[Any]) -> str | None:
+def accumulation(value: object, dtype: np.dtype[Any]) -> str | None:
     """Return what sums of the type are taken in: None, or one of ACCUMULATIONS for floats."""
-    word = None if value is None else choice(where, "accumulate", value, ACCUMULATIONS)
-    check_accumulate(where, word, dtype)
+    word = None if value is None else choice("accumulate", value, ACCUMULATIONS)
+    check_accumulate(HERE, word, dtype)
     return word
 
 
-def numbers(where: str, name: str, value: object, rank: int, low: int | None = None) -> tuple[int, ...]:
+def numbers(name: str, value: object, rank: int, low: int | None = None) -> tuple[int, ...]:
     """One number per spatial axis from a number or a sequence of one or `rank` numbers."""
     if not isinstance(value, list | tuple):
-        return (whole(where, name, value, low),) * rank
+        return (whole(name, value, low),) * rank
     if len(value) not in (1, rank):
         raise ArgumentError(
-            f"{where}: {name} must be one number or {rank}, one per spatial axis, got {shown(tuple(value))}"
+            f"{name} must be one number or {rank}, one per spatial axis, got {shown(tuple(value))}"
         )
-    parsed = tuple(whole(where, name, item, low) for item in value)
+    parsed = tuple(whole(name, item, low) for item in value)
     return parsed * rank if len(parsed) == 1 else parsed
 
 
-def strides(where: str, value: object, window: tuple[int, ...], rules: Semantics) -> tuple[int, ...]:
+def strides(value: object, window: tuple[int, ...], rules: Semantics) -> tuple[int, ...]:
     """The stride; None or () is the default of the semantics."""
     if value is None or (isinstance(value, list | tuple) and not value):
         return window if rules.stride == "window" else (1,) * len(window)
-    return numbers(where, "stride", value, len(window), 1)
+    return numbers("stride", value, len(window), 1)
 
 
 def padding(
-    where: str, value: object, window: tuple[int, ...], dilation: tuple[int, ...], limit: str
+    value: object, window: tuple[int, ...], dilation: tuple[int, ...], limit: str
 ) -> tuple[Pairs, str]:
     """(begin, end) per axis and auto_pad, from a number, numbers, pairs, or "same", "same_lower", "valid".
 
@@ -205,16 +205,14 @@ def padding(
     """
     rank = len(window)
     if isinstance(value, str):
-        return (), SAME[choice(where, "padding", value, tuple(SAME))]
+        return (), SAME[choice("padding", value, tuple(SAME))]
     pairs: list[tuple[int, int]]
     if isinstance(value, list | tuple) and value and all(isinstance(item, list | tuple) for item in value):
         if len(value) != rank or any(len(item) != 2 for item in value):
-            raise ArgumentError(
-                f"{where}: padding must hold {rank} pairs of (begin, end), got {shown(value)}"
-            )
-        pairs = [(whole(where, "padding", a, 0), whole(where, "padding", b, 0)) for a, b in value]
+            raise ArgumentError(f"padding must hold {rank} pairs of (begin, end), got {shown(value)}")
+        pairs = [(whole("padding", a, 0), whole("padding", b, 0)) for a, b in value]
     else:
-        pairs = [(pad, pad) for pad in numbers(where, "padding", value, rank, 0)]
+        pairs = [(pad, pad) for pad in numbers("padding", value, rank, 0)]
     for k, d, pair in zip(window, dilation, pairs, strict=True):
         reach = (k - 1) * d + 1
         most = {"half": reach // 2, "window": k - 1, "reach": reach - 1}[limit]
@@ -225,7 +223,7 @@ def padding(
                 "reach": "less than the effective kernel size",
             }[limit]
             raise ArgumentError(
-                f"{where}: padding must be {rule} (allowed: 0 to {most}), got {pair} with kernel_size {k} and "
+                f"padding must be {rule} (allowed: 0 to {most}), got {pair} with kernel_size {k} and "
                 f"dilation {d}"
             )
     return tuple(pairs), "NOTSET"
@@ -238,7 +236,6 @@ class Form:
     `batched` is its shape with batch and channel axes; `restore` gives the caller's shape of a result.
     """
 
-    where: str
     rank: int
     channels_last: bool
     missing: int
@@ -260,7 +257,7 @@ class Form:
 
     def windows(self, arguments: WindowArguments, rules: Semantics) -> dict[str, Any]:
         """The fields of WindowPool. Raises ArgumentError naming the argument, ShapeError for a map without elements."""
-        fields = arguments.fields(self.where, self.rank, rules)
+        fields = arguments.fields(self.rank, rules)
         self.refuse_empty()
         return fields | {"channels_last": self.channels_last}
 
@@ -268,13 +265,13 @@ class Form:
         """ShapeError when channels or spatial axes are empty: only the batch may be."""
         if 0 in self.batched[1:]:
             raise ShapeError(
-                f"{self.where}: expected an input whose axes other than the batch are not empty, got extents "
+                f"expected an input whose axes other than the batch are not empty, got extents "
                 f"{list(self.batched)} (batch, channels and spatial axes)"
             )
 
     def summed(self, accumulate: str | None) -> str | None:
         """Return the type that sums are taken in; DTypeError where the elements are no floats."""
-        return accumulation(self.where, accumulate, self.dtype)
+        return accumulation(accumulate, self.dtype)
 
     def restore(self, shape: Sequence[int]) -> tuple[int, ...]:
         """A batched result's shape without the axes that the input did not have."""
@@ -283,16 +280,16 @@ class Form:
         return tuple(shape[self.missing :])
 
 
-def layout_rank(where: str, layout: object) -> int:
+def layout_rank(layout: object) -> int:
     """The number of spatial axes that a layout's name says."""
     for rank, letters in LETTERS.items():
         if isinstance(layout, str) and layout in (f"NC{letters}", f"N{letters}C", letters):
             return rank
     allowed = [name for letters in LETTERS.values() for name in (f"NC{letters}", f"N{letters}C", letters)]
-    raise ArgumentError(f"{where}: layout must be one of {', '.join(allowed)}, got {shown(layout)}")
+    raise ArgumentError(f"layout must be one of {', '.join(allowed)}, got {shown(layout)}")
 
 
-def form(where: str, x: TensorType, rank: int, layout: object, plain: bool = True) -> Form:
+def form(x: TensorType, rank: int, layout: object, plain: bool = True) -> Form:
     """Read an array by its layout: batched, without batch, or (if `plain`) without batch and channels.
 
     The layouts "L", "HW", "DHW" say that there is neither batch nor channels.
@@ -300,19 +297,19 @@ def form(where: str, x: TensorType, rank: int, layout: object, plain: bool = Tru
     shape, letters = x.shape, LETTERS[rank]
     names = f"NC{letters}", f"N{letters}C", letters
     if not isinstance(layout, str) or layout not in names:
-        raise ArgumentError(f"{where}: layout must be one of {', '.join(names)}, got {shown(layout)}")
+        raise ArgumentError(f"layout must be one of {', '.join(names)}, got {shown(layout)}")
     lowest = rank if layout == letters or plain else rank + 1
     highest = rank if layout == letters else rank + 2
     if not lowest <= len(shape) <= highest:
         allowed = " or ".join(f"{ndim}D" for ndim in range(lowest, highest + 1))
         raise ShapeError(
-            f"{where}: expected {allowed} input (layout {layout}, batch optional), got {len(shape)}D {list(shape)}"
+            f"expected {allowed} input (layout {layout}, batch optional), got {len(shape)}D {list(shape)}"
         )
     last = layout == names[1]
     missing = rank + 2 - len(shape)
     lead = (1,) * missing
     batched = (1, *shape, 1) if missing == 2 and last else (*lead, *shape)
-    return Form(where, rank, last, missing, batched, x.dtype)
+    return Form(rank, last, missing, batched, x.dtype)
 
 
 # ---- functions that slide a window ----------------------------------------------------------------------------------
@@ -328,16 +325,16 @@ class WindowArguments:
     dilation: Numbers = 1
     ceil_mode: bool = False
 
-    def fields(self, where: str, rank: int, rules: Semantics) -> dict[str, Any]:
+    def fields(self, rank: int, rules: Semantics) -> dict[str, Any]:
         """The fields of WindowPool, but for channels_last. Raises ArgumentError naming the argument."""
-        window = numbers(where, "kernel_size", self.kernel_size, rank, 1)
-        stride = strides(where, self.stride, window, rules)
-        dilation = numbers(where, "dilation", self.dilation, rank, 1)
-        pads, auto_pad = padding(where, self.padding, window, dilation, rules.pad_limit)
-        ceil_mode = flag(where, "ceil_mode", self.ceil_mode)
+        window = numbers("kernel_size", self.kernel_size, rank, 1)
+        stride = strides(self.stride, window, rules)
+        dilation = numbers("dilation", self.dilation, rank, 1)
+        pads, auto_pad = padding(self.padding, window, dilation, rules.pad_limit)
+        ceil_mode = flag("ceil_mode", self.ceil_mode)
         if ceil_mode and rules.name == "tensorflow":
             raise ArgumentError(
-                f"{where}: ceil_mode must be False with semantics='tensorflow', got True; padding='same' rounds up"
+                "ceil_mode must be False with semantics='tensorflow', got True; padding='same' rounds up"
             )
         return {
             "window": window,

@@ -6,23 +6,21 @@ import math
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError, shown
 from cenote.core.types import TensorType
-from cenote.functional.arguments import Operation
-from cenote.functional.kinds import Array, Name
+from cenote.functional.arguments import HERE, Operation
+from cenote.functional.kinds import Array
 from cenote.functional.record import function
 from cenote.ops.checks import BOOL, broadcast_shapes
 from cenote.ops.sequence.scaled_dot_product import ScaledDotProduct
 
 
-def _check_mask(where: str, mask: TensorType, scores: tuple[int, ...]) -> None:
+def _check_mask(mask: TensorType, scores: tuple[int, ...]) -> None:
     """ShapeError for a mask that does not broadcast to the scores."""
     padded = (1,) * (len(scores) - mask.rank) + mask.shape
     if len(padded) != len(scores) or any(m not in (1, n) for m, n in zip(padded, scores, strict=True)):
-        raise ShapeError(f"{where}: attn_mask {mask} does not broadcast to {list(scores)}")
+        raise ShapeError(f"attn_mask {mask} does not broadcast to {list(scores)}")
 
 
-def _grouped(
-    where: str, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None
-) -> list[tuple[int, ...]]:
+def _grouped(q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None) -> list[tuple[int, ...]]:
     """Shapes with the heads of queries in runs that share one head of keys and values."""
     if (
         min(q.rank, k.rank, v.rank) < 3
@@ -30,9 +28,7 @@ def _grouped(
         or q.shape[-3] % k.shape[-3]
         or k.shape[-3] != v.shape[-3]
     ):
-        raise ShapeError(
-            f"{where}: the heads of query {q} must be a multiple of those of key {k} and value {v}"
-        )
+        raise ShapeError(f"the heads of query {q} must be a multiple of those of key {k} and value {v}")
     heads, run = k.shape[-3], q.shape[-3] // k.shape[-3]
     shapes = [
         (*q.shape[:-3], heads, run, *q.shape[-2:]),
@@ -49,7 +45,6 @@ def _grouped(
 
 @function()
 def scaled_dot_product_attention(
-    where: Name,
     query: Array,
     key: Array,
     value: Array,
@@ -76,27 +71,25 @@ def scaled_dot_product_attention(
     Raises ShapeError, DTypeError and ArgumentError where the arguments do not fit, and for a dropout_p other than 0.
     """
     if dropout_p != 0:
-        raise ArgumentError(
-            f"{where}: dropout_p must be 0, got {shown(dropout_p)}; there is no dropout in it"
-        )
+        raise ArgumentError(f"dropout_p must be 0, got {shown(dropout_p)}; there is no dropout in it")
     q, k, v, mask = query, key, value, attn_mask
     if min(q.rank, k.rank, v.rank) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         raise ShapeError(
-            f"{where}: query {q}, key {k} and value {v} must be (..., L, E), (..., S, E) and (..., S, Ev)"
+            f"query {q}, key {k} and value {v} must be (..., L, E), (..., S, E) and (..., S, Ev)"
         )
     if not q.dtype == k.dtype == v.dtype:
-        raise DTypeError(f"{where}: query {q}, key {k} and value {v} must have one type")
+        raise DTypeError(f"query {q}, key {k} and value {v} must have one type")
     if mask is not None and mask.dtype not in (BOOL, q.dtype):
-        raise DTypeError(f"{where}: attn_mask must be bool or {q.dtype}, got {mask.dtype}")
+        raise DTypeError(f"attn_mask must be bool or {q.dtype}, got {mask.dtype}")
     if mask is not None:
         heads = (
-            q.shape[:-2] if enable_gqa else broadcast_shapes(where, q.shape[:-2], k.shape[:-2], v.shape[:-2])
+            q.shape[:-2] if enable_gqa else broadcast_shapes(HERE, q.shape[:-2], k.shape[:-2], v.shape[:-2])
         )
-        _check_mask(where, mask, (*heads, q.shape[-2], k.shape[-2]))
+        _check_mask(mask, (*heads, q.shape[-2], k.shape[-2]))
     if is_causal and mask is not None:
-        raise ArgumentError(f"{where}: attn_mask must be None with is_causal=True")
+        raise ArgumentError("attn_mask must be None with is_causal=True")
     types = (q, k, v) if mask is None else (q, k, v, mask)
-    given = _grouped(where, q, k, v, mask) if enable_gqa else [x.shape for x in types]
+    given = _grouped(q, k, v, mask) if enable_gqa else [x.shape for x in types]
     factor = 1 / math.sqrt(max(1, q.shape[-1])) if scale is None else scale
     op = ScaledDotProduct(factor, is_causal, zeros=True)
     (y,) = op.infer(*(TensorType(x.dtype, shape) for x, shape in zip(types, given, strict=True)))

@@ -7,7 +7,7 @@ from typing import Any
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError, shown
 from cenote.core.types import TensorType, is_float
 from cenote.functional.arguments import LETTERS, Operation, choice, numbers
-from cenote.functional.kinds import Array, Count, Name, Rank
+from cenote.functional.kinds import Array, Count, Rank
 from cenote.functional.record import function
 from cenote.functional.types import ConvPadding, Numbers
 from cenote.ops.conv.conv import Conv
@@ -15,7 +15,6 @@ from cenote.ops.conv.conv_transpose import ConvTranspose
 
 
 def _operation(
-    where: str,
     rank: int,
     op: Conv | ConvTranspose,
     x: TensorType,
@@ -23,35 +22,34 @@ def _operation(
     bias: TensorType | None,
 ) -> Operation:
     """The operator on inputs of which the first may have no batch axis."""
-    batched, missing = _batched(where, rank, x, weight)
+    batched, missing = _batched(rank, x, weight)
     rest = (weight,) if bias is None else (weight, bias)
     (y,) = op.infer(TensorType(x.dtype, batched), *rest)
     return Operation(op, (batched, *(each.shape for each in rest)), (y.shape[1:] if missing else y.shape,))
 
 
-def _batched(where: str, rank: int, x: TensorType, weight: TensorType) -> tuple[tuple[int, ...], bool]:
+def _batched(rank: int, x: TensorType, weight: TensorType) -> tuple[tuple[int, ...], bool]:
     """The input's shape with a batch axis, and whether it had none."""
     if not is_float(x.dtype):
-        raise DTypeError(f"{where}: needs a float type, got {x.dtype}")
+        raise DTypeError(f"needs a float type, got {x.dtype}")
     if weight.rank != rank + 2 or x.rank not in (rank + 1, rank + 2):
         letters = LETTERS[rank]
         raise ShapeError(
-            f"{where}: expected input (N, C, {', '.join(letters)}) or without N, and weights of {rank + 2} axes, got "
+            f"expected input (N, C, {', '.join(letters)}) or without N, and weights of {rank + 2} axes, got "
             f"{x} and {weight}"
         )
     missing = x.rank == rank + 1
     return ((1, *x.shape) if missing else x.shape), missing
 
 
-def _pads(where: str, rank: int, padding: Numbers) -> tuple[tuple[int, int], ...]:
-    return tuple((pad, pad) for pad in numbers(where, "padding", padding, rank, 0))
+def _pads(rank: int, padding: Numbers) -> tuple[tuple[int, int], ...]:
+    return tuple((pad, pad) for pad in numbers("padding", padding, rank, 0))
 
 
 @function(
     ranks=(1, 2, 3), twins="Cross-correlation over {axes}, as torch.nn.functional.conv{rank}d: see conv2d."
 )
 def conv(
-    where: Name,
     rank: Rank,
     input: Array,
     weight: Array,
@@ -76,18 +74,18 @@ def conv(
     Sums are plain sums in float32 (float64 for float64), rounded once; the same bits for any number of threads.
     Raises ShapeError, DTypeError and ArgumentError where input, weights and arguments do not fit.
     """
-    steps = numbers(where, "stride", stride, rank, 1)
+    steps = numbers("stride", stride, rank, 1)
     fields: dict[str, Any] = {"auto_pad": "NOTSET", "pads": ()}
     if isinstance(padding, str):
-        word = choice(where, "padding", padding, ("same", "valid"))
+        word = choice("padding", padding, ("same", "valid"))
         if word == "same" and set(steps) != {1}:
-            raise ArgumentError(f"{where}: padding='same' needs stride 1, got {shown(stride)}")
+            raise ArgumentError(f"padding='same' needs stride 1, got {shown(stride)}")
         fields["auto_pad"] = "SAME_UPPER" if word == "same" else "VALID"
     else:
-        fields["pads"] = _pads(where, rank, padding)
-    spread = numbers(where, "dilation", dilation, rank, 1)
+        fields["pads"] = _pads(rank, padding)
+    spread = numbers("dilation", dilation, rank, 1)
     op = Conv(strides=steps, dilations=spread, groups=groups, **fields)
-    return _operation(where, rank, op, input, weight, bias)
+    return _operation(rank, op, input, weight, bias)
 
 
 @function(
@@ -95,7 +93,6 @@ def conv(
     twins="Transposed convolution over {axes}, as torch.nn.functional.conv_transpose{rank}d: see conv_transpose2d.",
 )
 def conv_transpose(
-    where: Name,
     rank: Rank,
     input: Array,
     weight: Array,
@@ -115,14 +112,14 @@ def conv_transpose(
 
     The output's extent is (in - 1) stride - 2 padding + dilation (k - 1) + output_padding + 1.
     """
-    steps = numbers(where, "stride", stride, rank, 1)
-    spread = numbers(where, "dilation", dilation, rank, 1)
-    extra = numbers(where, "output_padding", output_padding, rank, 0)
+    steps = numbers("stride", stride, rank, 1)
+    spread = numbers("dilation", dilation, rank, 1)
+    extra = numbers("output_padding", output_padding, rank, 0)
     for pad, step, gap in zip(extra, steps, spread, strict=True):
         if pad >= max(step, gap):
             raise ArgumentError(
-                f"{where}: output_padding must be smaller than stride or dilation, got {pad} with stride {step} and "
+                f"output_padding must be smaller than stride or dilation, got {pad} with stride {step} and "
                 f"dilation {gap}"
             )
-    op = ConvTranspose(steps, _pads(where, rank, padding), spread, groups, output_padding=extra)
-    return _operation(where, rank, op, input, weight, bias)
+    op = ConvTranspose(steps, _pads(rank, padding), spread, groups, output_padding=extra)
+    return _operation(rank, op, input, weight, bias)

@@ -33,13 +33,13 @@ from cenote.runtime.memory import available_bytes
 from cenote.runtime.threads import resolve_threads
 
 Parser = Callable[..., Operation]
-"""Called with the inputs' types and the arguments, the first of which is the function's name."""
+"""Called with the inputs' types and the arguments, without the function's name."""
 
 _DEEPEST = 8
 # Seconds that changes of layout must save: a program of several steps takes longer to call.
 _WORTH_STEPS = 20e-6
 FAILURES = (CenoteError, MemoryError, OSError, RuntimeError)
-"""Errors that name the function."""
+"""Errors that `raise_named` is for."""
 MOST_KEPT = 4096  # signatures; then all are forgotten: a loop over sizes must not fill the memory
 _kept: dict[Any, Prepared] = {}
 
@@ -115,55 +115,54 @@ class Prepared:
 
 
 def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: Any, threads: Any) -> Any:
-    """Run the function whose arguments `parser(types, *arguments)` reads, on arrays of any library.
+    """Run the function whose name is the first of the arguments, and whose `parser(types, *others)` reads the others,
+    on arrays of any library.
 
     Raises InputError for inputs that are no arrays, DTypeError and ShapeError for those that do not fit,
-    ArgumentError for arguments out of range, CapacityError where there is not enough memory.
+    ArgumentError for arguments out of range. `raise_named` is for the function that callers see.
     """
     try:
-        try:
-            said = marshal.dumps((arguments, threads), 2)
-        except ValueError:
-            return _convert_and_call(parser, arrays, arguments, out, threads)
-        prepared = None
-        if len(arrays) == 1:  # nearly every call has one array or two: 1 us less than the general way
-            (x,) = arrays
-            if type(x) is np.ndarray:
-                prepared = _kept.get((parser, said, x.shape, x.strides, x.dtype))
-        elif len(arrays) == 2:
-            x, y = arrays
-            if type(x) is np.ndarray is type(y):
-                prepared = _kept.get((parser, said, x.shape, x.strides, x.dtype, y.shape, y.strides, y.dtype))
-        elif all(type(x) is np.ndarray for x in arrays):
-            prepared = _kept.get(_key(parser, said, arrays))
-        if prepared is not None:
-            if out is None:
-                return prepared(arrays, None)
-            targets = prepared.fits(arrays, out)
-            if targets is not None:
-                prepared(arrays, targets)
-                return out
+        said = marshal.dumps((arguments, threads), 2)
+    except ValueError:
         return _convert_and_call(parser, arrays, arguments, out, threads)
-    except FAILURES as error:
-        raise_named(arguments[0], error)
+    prepared = None
+    if len(arrays) == 1:  # nearly every call has one array or two: 1 us less than the general way
+        (x,) = arrays
+        if type(x) is np.ndarray:
+            prepared = _kept.get((parser, said, x.shape, x.strides, x.dtype))
+    elif len(arrays) == 2:
+        x, y = arrays
+        if type(x) is np.ndarray is type(y):
+            prepared = _kept.get((parser, said, x.shape, x.strides, x.dtype, y.shape, y.strides, y.dtype))
+    elif all(type(x) is np.ndarray for x in arrays):
+        prepared = _kept.get(_key(parser, said, arrays))
+    if prepared is not None:
+        if out is None:
+            return prepared(arrays, None)
+        targets = prepared.fits(arrays, out)
+        if targets is not None:
+            prepared(arrays, targets)
+            return out
+    return _convert_and_call(parser, arrays, arguments, out, threads)
 
 
 def raise_named(name: str, error: Exception) -> NoReturn:
-    """Raise an error of a call by the function's name. Errors of operators, and of functions within others, begin with
-    the names of those; refusals of the system with none."""
-    import cenote.functional as functions  # all of them take a moment to import, and most calls are right
-    from cenote.ops import operators
+    """Raise an error of a call, which begins with the function's name from here on: in place of that of an operator or
+    of a function that it runs. Functions of the user's own (`fused`) let these stand. Refusals of the system become
+    CapacityErrors."""
+    name, _, _ = name.partition("__")
+    if isinstance(error, CenoteError):
+        import cenote.functional as functions  # all of them take a moment to import, and most calls are right
+        from cenote.ops import operators
 
-    head, colon, rest = str(error).partition(": ")
-    named = head.partition("(")[0]  # of some with their attributes
-    if (
-        isinstance(error, CenoteError)
-        and colon
-        and name in functions.__all__  # `round` of decimals is a formula of another name
-        and named != name
-        and (named in functions.__all__ or any(named == op.name for op in operators()))
-    ):
-        error.args = (f"{name}: {rest}", *error.args[1:])
+        head, colon, rest = str(error).partition(": ")
+        begins = head.partition("(")[0]  # without an operator's attributes
+        lower = begins.lower()  # without the capital letters of ONNX's names
+        known = lower in functions.__all__ or any(lower == op.name for op in operators())
+        if not (colon and (known or lower in ("", name))):
+            error.args = (f"{name}: {error}", *error.args[1:])
+        elif begins != name and (name in functions.__all__ or not begins):
+            error.args = (f"{name}: {rest}", *error.args[1:])
     raise_refusal(name, error)
 
 
@@ -175,17 +174,16 @@ def _key(parser: Parser, said: bytes, arrays: Sequence[Array]) -> tuple[Any, ...
 def _convert_and_call(
     parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: object, threads: object
 ) -> Any:
-    name = arguments[0]
     converted = []
     restore: Restore = same
     for position, x in enumerate(arrays):
         what = "input" if position == 0 else f"array {position + 1}"
-        array, back = given_array(name, what, x)
+        array, back = given_array(what, x)
         converted.append(array)
         restore = back if position == 0 else restore
     prepared = prepare(parser, tuple(converted), arguments, threads)
     if out is not None:
-        targets = check_out(name, out, prepared.outputs, converted, prepared.in_place)
+        targets = check_out(out, prepared.outputs, converted, prepared.in_place)
         _fill(prepared, converted, targets)
         return out
     results = prepared(converted, None)
@@ -201,7 +199,7 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
             return _kept[key]
     count = None if threads is None else resolve_threads(threads)
     types = tuple(TensorType(x.dtype.newbyteorder("="), x.shape) for x in arrays)
-    operation = parser(types, *arguments)
+    operation = parser(types, *arguments[1:])
     last = _in_channels_last(operation, arrays)
     op, given, orders = last or _in_memory_order(operation, arrays)
     moved = last is not None
@@ -235,7 +233,7 @@ def _check_memory(name: str, outputs: Sequence[TensorType]) -> None:
     needed, available = sum(y.nbytes for y in outputs), available_bytes()
     if needed > available:
         raise CapacityError(
-            f"{name}: the result {outputs[0]} needs {needed / 1e6:.0f} MB, only {available / 1e6:.0f} MB are available"
+            f"the result {outputs[0]} needs {needed / 1e6:.0f} MB, only {available / 1e6:.0f} MB are available"
         )
 
 

@@ -17,14 +17,14 @@ class Kind:
     """A kind of argument.
 
     text    the annotation that callers see, where it is not the one that is written
-    reader  checks a value, given the function's and the argument's name, and returns what the body gets; raises
-            ArgumentError. None: the value is not looked at. It gets no None where the annotation allows None
-    key     what the caller's value goes through before it becomes a part of the call's key: `as_tuple`, for sequences
+    reader  checks a value, given the argument's name, and returns what the body gets; raises ArgumentError. It gets
+            no None where the annotation allows None. None: the value is not looked at
+    key     makes a part of the call's key of the caller's value: `as_tuple`, for sequences
     """
 
     text: str = ""
-    reader: Callable[[str, str, Any], Any] | None = None
-    key: str = ""
+    reader: Callable[[str, Any], Any] | None = None
+    key: Callable[[Any], Any] | None = None
 
 
 ANY = Kind()
@@ -79,8 +79,6 @@ class RulesOfExtremes:
         return self.nan or self.semantics.nan
 
 
-Name = Annotated[str, Hidden("name")]
-"""The function's name, for errors."""
 Rank = Annotated[int, Hidden("rank")]
 """The number of spatial axes."""
 Target = Annotated[Any, Hidden("out")]

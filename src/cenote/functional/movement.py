@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import TensorType
-from cenote.functional.arguments import Operation, choice, whole, whole_numbers
+from cenote.functional.arguments import HERE, Operation, as_tuple, choice, whole, whole_numbers
 from cenote.functional.bound import BoundOperator
-from cenote.functional.kinds import Array, ArraysKind, Count, Kind, Name
+from cenote.functional.kinds import Array, ArraysKind, Count, Kind
 from cenote.functional.record import function
 from cenote.functional.scalars import number, number_as
 from cenote.ops.base import Op
@@ -26,7 +26,7 @@ from cenote.ops.movement.parts import Concat, Split
 from cenote.ops.movement.take import KEPT, Take
 from cenote.ops.movement.transpose import Transpose
 
-Several = Annotated[tuple[int, ...], Kind("Sequence[int]", whole_numbers, "as_tuple")]
+Several = Annotated[tuple[int, ...], Kind("Sequence[int]", whole_numbers, as_tuple)]
 Axes = Annotated[tuple[int, ...], Kind("Any", whole_numbers)]
 Times = Annotated[int, Kind("int", partial(whole, low=0))]
 Dims = Annotated[Any, Kind("Any")]
@@ -49,10 +49,10 @@ def permute(input: Array, dims: Several) -> Op:
 
 
 @function()
-def transpose(where: Name, input: Array, dim0: int, dim1: int) -> Op:
+def transpose(input: Array, dim0: int, dim1: int) -> Op:
     """Two axes exchanged."""
     rank = max(input.rank, 1)  # an array without axes has one for this
-    a, b = normalize_axis(where, dim0, rank), normalize_axis(where, dim1, rank)
+    a, b = normalize_axis(HERE, dim0, rank), normalize_axis(HERE, dim1, rank)
     order = list(range(input.rank))
     if order:
         order[a], order[b] = b, a
@@ -60,23 +60,23 @@ def transpose(where: Name, input: Array, dim0: int, dim1: int) -> Op:
 
 
 @function()
-def flip(where: Name, input: Array, dims: Axes) -> Op:
+def flip(input: Array, dims: Axes) -> Op:
     """Axes reversed."""
-    axes = unique_axes(where, dims, input.rank)
+    axes = unique_axes(HERE, dims, input.rank)
     return Take(tuple(("flip", 0) if axis in axes else KEPT for axis in range(input.rank)))
 
 
 @function()
-def roll(where: Name, input: Array, shifts: Axes, dims: Dims = None) -> Op | Operation:
+def roll(input: Array, shifts: Axes, dims: Dims = None) -> Op | Operation:
     """Elements moved on by `shifts` along `dims`, those that leave come in again at the begin; without dims along all
     elements in a row."""
     if dims is None or (isinstance(dims, list | tuple) and not dims):
         if len(shifts) != 1:
-            raise ArgumentError(f"{where}: {len(shifts)} shifts need as many dims")
+            raise ArgumentError(f"{len(shifts)} shifts need as many dims")
         return _shaped(Take((("roll", shifts[0]),)), input, (input.size,), input.shape)
-    axes = [normalize_axis(where, axis, input.rank) for axis in whole_numbers(where, "dims", dims)]
+    axes = [normalize_axis(HERE, axis, input.rank) for axis in whole_numbers("dims", dims)]
     if len(axes) != len(shifts):
-        raise ArgumentError(f"{where}: {len(shifts)} shifts for {len(axes)} dims; they must be as many")
+        raise ArgumentError(f"{len(shifts)} shifts for {len(axes)} dims; they must be as many")
     total = [0] * input.rank
     for axis, amount in zip(axes, shifts, strict=True):
         total[axis] += amount
@@ -94,12 +94,12 @@ def tile(input: Array, dims: Several) -> Operation:
 
 
 @function()
-def repeat_interleave(where: Name, input: Array, repeats: Times, dim: int | None = None) -> Op | Operation:
+def repeat_interleave(input: Array, repeats: Times, dim: int | None = None) -> Op | Operation:
     """Each element (or slice along dim) `repeats` times in a row; without dim of all elements in a row. Numbers of
     repeats that differ are not supported."""
     if dim is None:
         return _shaped(Take((("repeat", repeats),)), input, (input.size,), (input.size * repeats,))
-    axis = normalize_axis(where, dim, max(input.rank, 1))
+    axis = normalize_axis(HERE, dim, max(input.rank, 1))
     if not input.rank:
         return _shaped(Take((("repeat", repeats),)), input, (1,), (repeats,))
     return Take(tuple(("repeat", repeats) if a == axis else KEPT for a in range(input.rank)))
@@ -108,34 +108,34 @@ def repeat_interleave(where: Name, input: Array, repeats: Times, dim: int | None
 # ---- parts ----------------------------------------------------------------------------------------------------------
 
 
-def _several(where: str, tensors: object) -> tuple[object, ...]:
+def _several(tensors: object) -> tuple[object, ...]:
     """The arrays of a list."""
     if not isinstance(tensors, list | tuple) or not tensors:
-        raise InputError(f"{where}: tensors must be a list of at least one array")
+        raise InputError("tensors must be a list of at least one array")
     return tuple(tensors)
 
 
-def _with_elements(where: str, tensors: object) -> tuple[object, ...]:
+def _with_elements(tensors: object) -> tuple[object, ...]:
     """The arrays of a list but for those of shape (0,)."""
-    arrays = _several(where, tensors)
+    arrays = _several(tensors)
     return tuple(x for x in arrays if getattr(x, "shape", ()) != (0,)) or arrays[:1]
 
 
 @function(arrays=_with_elements)
-def cat(where: Name, tensors: Arrays, dim: int = 0) -> Op:
+def cat(tensors: Arrays, dim: int = 0) -> Op:
     """Arrays of one type one behind the other along an axis. Arrays of shape (0,) are left out, as torch has it."""
     if not tensors[0].rank:
-        raise ShapeError(f"{where}: arrays without axes cannot be joined; use stack")
+        raise ShapeError("arrays without axes cannot be joined; use stack")
     return Concat(dim)
 
 
 @function(arrays=_several)
-def stack(where: Name, tensors: Arrays, dim: int = 0) -> Operation:
+def stack(tensors: Arrays, dim: int = 0) -> Operation:
     """Arrays of one type and shape side by side along a new axis."""
     given = tensors[0].shape
     if any(x.shape != given for x in tensors):
-        raise ShapeError(f"{where}: shapes {', '.join(str(list(x.shape)) for x in tensors)} differ")
-    op = Concat(normalize_axis(where, dim, len(given) + 1))
+        raise ShapeError(f"shapes {', '.join(str(list(x.shape)) for x in tensors)} differ")
+    op = Concat(normalize_axis(HERE, dim, len(given) + 1))
     shape = (*given[: op.axis], 1, *given[op.axis :])
     (made,) = op.infer(*(TensorType(x.dtype, shape) for x in tensors))
     return Operation(op, (shape,) * len(tensors), (made.shape,))
@@ -147,16 +147,16 @@ def _parts(result: Any) -> tuple[Any, ...]:
 
 
 @function(out="", returns="tuple[A, ...]", then=_parts)
-def split(where: Name, tensor: Array, split_size_or_sections: Dims, dim: int = 0) -> Op:
+def split(tensor: Array, split_size_or_sections: Dims, dim: int = 0) -> Op:
     """Consecutive parts along an axis: of so many each, the last perhaps of fewer, or of the given numbers."""
-    axis, sections = normalize_axis(where, dim, tensor.rank), split_size_or_sections
+    axis, sections = normalize_axis(HERE, dim, tensor.rank), split_size_or_sections
     extent = tensor.shape[axis]
     if isinstance(sections, list | tuple):
-        sizes = whole_numbers(where, "split_size_or_sections", sections)
+        sizes = whole_numbers("split_size_or_sections", sections)
     else:
-        size = whole(where, "split_size_or_sections", sections, 0)
+        size = whole("split_size_or_sections", sections, 0)
         if not size and extent:
-            raise ArgumentError(f"{where}: parts of 0 elements do not make up an axis of {extent}")
+            raise ArgumentError(f"parts of 0 elements do not make up an axis of {extent}")
         count = max(1, -(-extent // size)) if size else 1
         sizes = (size,) * (count - 1) + (extent - size * (count - 1),)
     return BoundOperator(Split(len(sizes), axis), {1: int64s(sizes)})
@@ -165,34 +165,34 @@ def split(where: Name, tensor: Array, split_size_or_sections: Dims, dim: int = 0
 # ---- channels and space ---------------------------------------------------------------------------------------------
 
 
-def _pixels(where: str, op: Op, x: TensorType) -> Operation:
+def _pixels(op: Op, x: TensorType) -> Operation:
     if x.rank < 3:
-        raise ShapeError(f"{where}: expects at least 3 axes (*, C, H, W), got {x}")
+        raise ShapeError(f"expects at least 3 axes (*, C, H, W), got {x}")
     shape = (math.prod(x.shape[:-3]), *x.shape[-3:])
     (made,) = op.infer(TensorType(x.dtype, shape))
     return Operation(op, (shape,), ((*x.shape[:-3], *made.shape[1:]),))
 
 
 @function()
-def pixel_shuffle(where: Name, input: Array, upscale_factor: Count) -> Operation:
+def pixel_shuffle(input: Array, upscale_factor: Count) -> Operation:
     """(*, C r², H, W) to (*, C, H r, W r)."""
-    return _pixels(where, DepthToSpace(upscale_factor, "CRD"), input)
+    return _pixels(DepthToSpace(upscale_factor, "CRD"), input)
 
 
 @function()
-def pixel_unshuffle(where: Name, input: Array, downscale_factor: Count) -> Operation:
+def pixel_unshuffle(input: Array, downscale_factor: Count) -> Operation:
     """(*, C, H r, W r) to (*, C r², H, W): the inverse of pixel_shuffle."""
-    return _pixels(where, SpaceToDepth(downscale_factor, "CRD"), input)
+    return _pixels(SpaceToDepth(downscale_factor, "CRD"), input)
 
 
 @function()
-def channel_shuffle(where: Name, input: Array, groups: Count) -> Operation:
+def channel_shuffle(input: Array, groups: Count) -> Operation:
     """(N, C, *): channels of `groups` groups taken in turn from each."""
     x = input
     if x.rank < 3:
-        raise ShapeError(f"{where}: expects at least 3 axes (N, C, *), got {x}")
+        raise ShapeError(f"expects at least 3 axes (N, C, *), got {x}")
     if x.shape[1] % groups:
-        raise ShapeError(f"{where}: {x.shape[1]} channels of {x} are no multiple of {groups} groups")
+        raise ShapeError(f"{x.shape[1]} channels of {x} are no multiple of {groups} groups")
     shape = (x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:]))
     return _shaped(Transpose((0, 2, 1, 3)), x, shape, x.shape)
 
@@ -204,14 +204,14 @@ Border = Annotated[Any, Kind("float")]
 
 
 @function()
-def pad(where: Name, input: Array, pad: Several, mode: str = "constant", value: Border | None = None) -> Op:
+def pad(input: Array, pad: Several, mode: str = "constant", value: Border | None = None) -> Op:
     """Borders around the last axes: (begin, end) of the last axis, then of the one before, and so on; negative ones
     crop. Modes: "constant" (of `value`, by default 0), "reflect" (without the edge; narrower than the axis),
     "replicate" (the edge), "circular" (at most the axis)."""
-    kind = _MODES[choice(where, "mode", mode, tuple(_MODES))]
+    kind = _MODES[choice("mode", mode, tuple(_MODES))]
     if len(pad) % 2 or len(pad) > 2 * input.rank:
         raise ArgumentError(
-            f"{where}: pad has {len(pad)} numbers; two per axis, of at most {input.rank} axes, are needed"
+            f"pad has {len(pad)} numbers; two per axis, of at most {input.rank} axes, are needed"
         )
     pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)][::-1]
     pads = ((0, 0),) * (input.rank - len(pairs)) + tuple(pairs)
@@ -219,11 +219,11 @@ def pad(where: Name, input: Array, pad: Several, mode: str = "constant", value: 
         most = extent - 1 if mode == "reflect" else extent
         if mode in ("reflect", "circular") and max(pair) > max(most, 0):
             raise ArgumentError(
-                f"{where}: pad {pair} in mode {mode} is wider than an axis of {extent} allows ({most})"
+                f"pad {pair} in mode {mode} is wider than an axis of {extent} allows ({most})"
             )
     if value is None:
         return Pad(pads, kind)
     if mode != "constant":
-        raise ArgumentError(f"{where}: value is for mode constant only, mode is {mode}")
-    number_as(where, "value", value, input.dtype)
-    return Pad(pads, kind, number(where, "value", value))
+        raise ArgumentError(f"value is for mode constant only, mode is {mode}")
+    number_as("value", value, input.dtype)
+    return Pad(pads, kind, number("value", value))

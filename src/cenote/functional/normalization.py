@@ -18,8 +18,8 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import FLOAT32, FLOAT64, TensorType, is_float
 from cenote.core.types import Array as Values
-from cenote.functional.arguments import Operation, given_array, real, type_of, whole, whole_numbers
-from cenote.functional.kinds import Array, Early, Given, Kind, Name, Target, Threads
+from cenote.functional.arguments import Operation, as_tuple, given_array, real, type_of, whole, whole_numbers
+from cenote.functional.kinds import Array, Early, Given, Kind, Target, Threads
 from cenote.functional.record import composed, function
 from cenote.functional.types import DLPack
 from cenote.ops.base import Op
@@ -30,10 +30,10 @@ from cenote.ops.normalization.lrn import LRN
 from cenote.ops.normalization.softmax import LogSoftmax, Softmax
 
 
-def _no_nan(where: str, name: str, value: object) -> float:
-    number = real(where, name, value)
+def _no_nan(name: str, value: object) -> float:
+    number = real(name, value)
     if math.isnan(number):
-        raise ArgumentError(f"{where}: {name} must be a number, got nan")
+        raise ArgumentError(f"{name} must be a number, got nan")
     return number
 
 
@@ -42,39 +42,37 @@ LaterEpsilon = Annotated[float, Kind("float")]
 """An epsilon that is read by the function which it is handed on to."""
 Count = Annotated[int, Kind("SupportsIndex", partial(whole, low=1))]
 Dim = Annotated[Any, Kind("SupportsIndex")]
-Extents = Annotated[
-    tuple[int, ...],
-    Kind("SupportsIndex | Sequence[SupportsIndex]", partial(whole_numbers, low=0), "as_tuple"),
-]
+_EXTENTS = Kind("SupportsIndex | Sequence[SupportsIndex]", partial(whole_numbers, low=0), as_tuple)
+Extents = Annotated[tuple[int, ...], _EXTENTS]
 Out = Annotated[None, Early("A")]
 Dtype = Annotated[None, Early("Any")]
 
 # ---- over the last axes ---------------------------------------------------------------------------------------------
 
 
-def _parameters(where: str, input: object, weight: object, bias: object) -> tuple[object, ...]:
+def _parameters(input: object, weight: object, bias: object) -> tuple[object, ...]:
     """The parameters that are given after the input; ones stand in for a missing weight where there is a bias."""
     if weight is None and bias is None:
         return (input,)
     if weight is None:
-        weight = np.ones_like(given_array(where, "bias", bias)[0])
+        weight = np.ones_like(given_array("bias", bias)[0])
     return (input, weight) if bias is None else (input, weight, bias)
 
 
 def _trailing(
-    where: str, wanted: tuple[int, ...], input: TensorType, weight: TensorType | None, bias: TensorType | None
+    wanted: tuple[int, ...], input: TensorType, weight: TensorType | None, bias: TensorType | None
 ) -> int:
     """The first axis that statistics run over; ShapeError unless the input and its parameters end in that shape."""
     if not wanted:
-        raise ArgumentError(f"{where}: normalized_shape must name at least one axis, got {shown(wanted)}")
+        raise ArgumentError(f"normalized_shape must name at least one axis, got {shown(wanted)}")
     x = input.shape
     if x[max(0, len(x) - len(wanted)) :] != wanted:
         raise ShapeError(
-            f"{where}: the input's last axes must be normalized_shape {list(wanted)}, got an input of shape {list(x)}"
+            f"the input's last axes must be normalized_shape {list(wanted)}, got an input of shape {list(x)}"
         )
     for what, kind in (("weight", weight), ("bias", bias)):
         if kind is not None and kind.shape != wanted:
-            raise ShapeError(f"{where}: {what} must have shape {list(wanted)}, got {list(kind.shape)}")
+            raise ShapeError(f"{what} must have shape {list(wanted)}, got {list(kind.shape)}")
     return -len(wanted)
 
 
@@ -88,7 +86,7 @@ class Affine:
 
 
 @function(arrays=_parameters)
-def layer_norm(where: Name, input: Array, normalized_shape: Extents, affine: Affine) -> Op:
+def layer_norm(input: Array, normalized_shape: Extents, affine: Affine) -> Op:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last axes, as torch.nn.functional.layer_norm.
 
     normalized_shape  the extents of the last axes of the input, over which mean and variance run
@@ -100,13 +98,12 @@ def layer_norm(where: Name, input: Array, normalized_shape: Extents, affine: Aff
     Raises ShapeError for shapes that do not fit, ArgumentError for other arguments, DTypeError for types that are no
     floats.
     """
-    first = _trailing(where, normalized_shape, input, affine.weight, affine.bias)
+    first = _trailing(normalized_shape, input, affine.weight, affine.bias)
     return LayerNormalization(first, affine.eps)
 
 
 @function()
 def rms_norm(
-    where: Name,
     input: Array,
     normalized_shape: Extents,
     weight: Array | None = None,
@@ -118,44 +115,41 @@ def rms_norm(
     """
     if eps is None:
         eps = float(np.finfo(np.float64 if input.dtype == FLOAT64 else np.float32).eps)
-    return RMSNormalization(_trailing(where, normalized_shape, input, weight, None), eps)
+    return RMSNormalization(_trailing(normalized_shape, input, weight, None), eps)
 
 
 # ---- per channel ----------------------------------------------------------------------------------------------------
 
 
-def _channels(where: str, x: TensorType, *parameters: TensorType | None, least: int = 2) -> int:
+def _channels(x: TensorType, *parameters: TensorType | None, least: int = 2) -> int:
     """The extent of axis 1; ShapeError unless all other arrays have one entry for each."""
     if x.rank < least:
-        raise ShapeError(
-            f"{where}: expected an input of at least {least} axes (N, C, ...), got {list(x.shape)}"
-        )
+        raise ShapeError(f"expected an input of at least {least} axes (N, C, ...), got {list(x.shape)}")
     for kind in parameters:
         if kind is not None and kind.shape != (x.shape[1],):
             raise ShapeError(
-                f"{where}: weight, bias and statistics must have shape [{x.shape[1]}], one entry per channel of "
+                f"weight, bias and statistics must have shape [{x.shape[1]}], one entry per channel of "
                 f"{list(x.shape)}, got {list(kind.shape)}"
             )
     return x.shape[1]
 
 
 @function(arrays=_parameters)
-def group_norm(where: Name, input: Array, num_groups: Count, affine: Affine) -> Op:
+def group_norm(input: Array, num_groups: Count, affine: Affine) -> Op:
     """Normalisation of (N, C, ...) over groups of neighbouring channels, as torch.nn.functional.group_norm.
 
     num_groups    divides C
     weight, bias  arrays of shape [C]
     eps, out (may be the input), threads: see layer_norm
     """
-    channels = _channels(where, input, affine.weight, affine.bias)
+    channels = _channels(input, affine.weight, affine.bias)
     if channels % num_groups:
-        raise ArgumentError(f"{where}: num_groups must divide the {channels} channels, got {num_groups}")
+        raise ArgumentError(f"num_groups must divide the {channels} channels, got {num_groups}")
     return GroupNormalization(num_groups, affine.eps)
 
 
 @function()
 def _batch_norm(
-    where: Name,
     input: Array,
     weight: Array,
     bias: Array,
@@ -165,17 +159,16 @@ def _batch_norm(
     momentum: float,
     eps: Epsilon,
 ) -> Op:
-    channels = _channels(where, input, weight, bias, mean, var)
+    channels = _channels(input, weight, bias, mean, var)
     if training and channels and input.size == channels:
         raise ShapeError(
-            f"{where}: training needs more than one value per channel, got an input of {list(input.shape)}"
+            f"training needs more than one value per channel, got an input of {list(input.shape)}"
         )
     return BatchNormalization(eps, training, 1.0 - momentum, unbiased=True)
 
 
 @composed()
 def batch_norm(
-    where: Name,
     input: Given,
     running_mean: Given | None,
     running_var: Given | None,
@@ -199,18 +192,18 @@ def batch_norm(
     Raises ShapeError in training with one value per channel, ArgumentError where running statistics are missing.
     """
     if not training and (running_mean is None or running_var is None):
-        raise ArgumentError(f"{where}: running_mean and running_var must be given unless training is True")
-    array = given_array(where, "input", input)[0]
+        raise ArgumentError("running_mean and running_var must be given unless training is True")
+    array = given_array("input", input)[0]
     arrays = (input, *_pair(array, weight, bias, 1, 0), *_pair(array, running_mean, running_var, 0, 1))
     arguments = (training, momentum, eps)
     if not training:
         return _batch_norm(*arrays, *arguments, out=out, threads=threads)
-    fresh = tuple(np.empty(array.shape[1:2], type_of(where, "running_mean", each)) for each in arrays[3:])
+    fresh = tuple(np.empty(array.shape[1:2], type_of("running_mean", each)) for each in arrays[3:])
     out = None if out is None else (out, *fresh)
     y, *results = _batch_norm(*arrays, *arguments, out=out, threads=threads)
     for old, new in zip((running_mean, running_var), results, strict=True):
         if old is not None:
-            _overwrite(where, old, given_array(where, "running statistics", new)[0])
+            _overwrite(old, given_array("running statistics", new)[0])
     return y
 
 
@@ -222,7 +215,7 @@ def _pair(
     if first is not None and second is not None:
         return first, second
     given = first if first is not None else second
-    own = type_of("batch_norm", "an array", x if given is None else given)
+    own = type_of("an array", x if given is None else given)
     dtype = own if given is not None or is_float(own) else FLOAT32
     return (
         np.full(x.shape[1:2], instead, dtype) if first is None else first,
@@ -230,22 +223,21 @@ def _pair(
     )
 
 
-def _overwrite(where: str, old: object, new: Values) -> None:
-    array, _ = given_array(where, "running statistics", old)
+def _overwrite(old: object, new: Values) -> None:
+    array, _ = given_array("running statistics", old)
     if not array.flags.writeable:
-        raise ArgumentError(f"{where}: running statistics are changed in place, but one of them is read-only")
+        raise ArgumentError("running statistics are changed in place, but one of them is read-only")
     array[...] = new
 
 
 @function(arrays=_parameters)
-def _instance_norm(where: Name, input: Array, affine: Affine) -> Op:
-    _channels(where, input, affine.weight, affine.bias, least=3)
+def _instance_norm(input: Array, affine: Affine) -> Op:
+    _channels(input, affine.weight, affine.bias, least=3)
     return InstanceNormalization(affine.eps)
 
 
 @composed()
 def instance_norm(
-    where: Name,
     input: Given,
     running_mean: Given | None = None,
     running_var: Given | None = None,
@@ -271,32 +263,28 @@ def instance_norm(
         )
     fresh = list[tuple[object, Values]]()
     if running_mean is not None or running_var is not None:
-        x = given_array(where, "input", input)[0]
-        fresh = _run_on(where, x, running_mean, running_var, momentum)  # now: `out` may be the input
+        x = given_array("input", input)[0]
+        fresh = _run_on(x, running_mean, running_var, momentum)  # now: `out` may be the input
     made = _instance_norm(input, weight, bias, eps, out=out, threads=threads)
     for old, new in fresh:
-        _overwrite(where, old, new)
+        _overwrite(old, new)
     return made
 
 
-def _run_on(
-    where: str, x: Values, mean: object, variance: object, part: float
-) -> list[tuple[object, Values]]:
+def _run_on(x: Values, mean: object, variance: object, part: float) -> list[tuple[object, Values]]:
     """Running statistics and what they become: nearer to the means of the pictures' own."""
     axes = tuple(range(2, x.ndim))
     if x.ndim < 3 or np.prod(x.shape[2:]) < 2:
-        raise ShapeError(
-            f"{where}: running statistics need more than one place per channel, got {list(x.shape)}"
-        )
+        raise ShapeError(f"running statistics need more than one place per channel, got {list(x.shape)}")
     data = x.astype(np.float64)
     fresh = (data.mean(axes).mean(0), data.var(axes, ddof=1).mean(0))
     moved = []
     for old, new in zip((mean, variance), fresh, strict=True):
         if old is not None:
-            array = given_array(where, "running statistics", old)[0]
+            array = given_array("running statistics", old)[0]
             if array.shape != new.shape:
                 raise ShapeError(
-                    f"{where}: running statistics must have shape {list(new.shape)}, got {list(array.shape)}"
+                    f"running statistics must have shape {list(new.shape)}, got {list(array.shape)}"
                 )
             moved.append((old, (array * (1 - part) + new * part).astype(array.dtype)))
     return moved
@@ -304,25 +292,25 @@ def _run_on(
 
 @function()
 def local_response_norm(
-    where: Name, input: Array, size: Count, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+    input: Array, size: Count, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Op:
     """x / (k + alpha * mean of x² over `size` channels around each)^beta of (N, C, ...), as
     torch.nn.functional.local_response_norm: channels beyond the ends count as zeros; the window of an even size has
     one channel more before than after its own.
     """
     if input.rank < 3:
-        raise ShapeError(f"{where}: expected 3D or higher dimensionality input, got {list(input.shape)}")
+        raise ShapeError(f"expected 3D or higher dimensionality input, got {list(input.shape)}")
     return LRN(size, alpha, beta, k, backward=True)
 
 
 # ---- along an axis --------------------------------------------------------------------------------------------------
 
 
-def _along(where: str, op: Callable[[int], Op], x: TensorType, dim: object) -> Operation:
+def _along(op: Callable[[int], Op], x: TensorType, dim: object) -> Operation:
     """An operator along an axis; a scalar counts as one element along it."""
-    number, most = whole(where, "dim", dim), max(x.rank, 1)
+    number, most = whole("dim", dim), max(x.rank, 1)
     if not -most <= number < most:
-        raise ShapeError(f"{where}: dim must lie between {-most} and {most - 1}, got {number}")
+        raise ShapeError(f"dim must lie between {-most} and {most - 1}, got {number}")
     made, shape = op(number % most), x.shape or (1,)
     made.infer(TensorType(x.dtype, shape))
     return Operation(made, (shape,), (x.shape,))
@@ -330,25 +318,25 @@ def _along(where: str, op: Callable[[int], Op], x: TensorType, dim: object) -> O
 
 @function()
 def normalize(
-    where: Name, input: Array, p: float = 2.0, dim: Dim = 1, eps: float = 1e-12, out: Out | None = None
+    input: Array, p: float = 2.0, dim: Dim = 1, eps: float = 1e-12, out: Out | None = None
 ) -> Operation:
     """x / max(p-norm of x along dim, eps), as torch.nn.functional.normalize.
 
     p of 1, 2 and infinity run natively, others in NumPy. A line of zeros gives zeros, with eps 0 too (PyTorch: NaN).
     `out` may be the input.
     """
-    return _along(where, lambda axis: LpNormalization(axis, p, eps), input, dim)
+    return _along(lambda axis: LpNormalization(axis, p, eps), input, dim)
 
 
-def _converted(where: str, input: object, dtype: object) -> tuple[object, ...]:
+def _converted(input: object, dtype: object) -> tuple[object, ...]:
     """The input in a type that the caller asked for."""
     if dtype is None:
         return (input,)
-    array, restore = given_array(where, "input", input)
+    array, restore = given_array("input", input)
     try:
         return (restore(array.astype(np.dtype(dtype))),)  # type: ignore[call-overload]  # TypeError for others
     except TypeError:
-        raise ArgumentError(f"{where}: dtype must be a NumPy type, got {shown(dtype)}") from None
+        raise ArgumentError(f"dtype must be a NumPy type, got {shown(dtype)}") from None
 
 
 def _usual(dim: object, rank: int) -> object:
@@ -357,7 +345,7 @@ def _usual(dim: object, rank: int) -> object:
 
 
 @function(arrays=_converted)
-def softmax(where: Name, input: Array, dim: Dim | None = None, *, dtype: Dtype = None) -> Operation:
+def softmax(input: Array, dim: Dim | None = None, *, dtype: Dtype = None) -> Operation:
     """exp(x) / sum of exp(x) along `dim`, without overflow, as torch.nn.functional.softmax.
 
     dim    by default 0 for inputs of 0, 1 and 3 axes, else 1, as PyTorch's (deprecated) choice
@@ -366,10 +354,10 @@ def softmax(where: Name, input: Array, dim: Dim | None = None, *, dtype: Dtype =
 
     A line with NaN or +infinity in it, or of nothing but -infinity, gives NaN.
     """
-    return _along(where, Softmax, input, _usual(dim, input.rank))
+    return _along(Softmax, input, _usual(dim, input.rank))
 
 
 @function(arrays=_converted)
-def log_softmax(where: Name, input: Array, dim: Dim | None = None, *, dtype: Dtype = None) -> Operation:
+def log_softmax(input: Array, dim: Dim | None = None, *, dtype: Dtype = None) -> Operation:
     """x - log(sum of exp(x)) along `dim`, as torch.nn.functional.log_softmax: see softmax."""
-    return _along(where, LogSoftmax, input, _usual(dim, input.rank))
+    return _along(LogSoftmax, input, _usual(dim, input.rank))

@@ -13,7 +13,6 @@ from cenote.runtime.arrays import Restore, as_numpy
 
 
 def check_out(
-    name: str,
     out: Any,
     outputs: Sequence[TensorType],
     inputs: Sequence[Array],
@@ -24,10 +23,10 @@ def check_out(
     count, single = len(outputs), len(outputs) == 1
     given = (out,) if single else out
     if not single and (not isinstance(out, list | tuple) or len(out) != count):
-        raise ArgumentError(f"{name}: out must be a tuple of {count} arrays, one per result")
+        raise ArgumentError(f"out must be a tuple of {count} arrays, one per result")
     targets: list[Array] = []
     for position, (target, wanted) in enumerate(zip(given, outputs, strict=True)):
-        what = f"{name}: out" if single else f"{name}: out[{position}]"
+        what = "out" if single else f"out[{position}]"
         try:
             array, _ = as_numpy(target)
         except CenoteError as error:
@@ -51,11 +50,11 @@ def check_out(
     return targets
 
 
-def handed(name: str, y: Array, out: object, restore: Restore) -> Any:
+def handed(y: Array, out: object, restore: Restore) -> Any:
     """A result to the caller: in `out` where there is one, else as the caller's kind of array."""
     if out is None:
         return restore(y)
-    (target,) = check_out(name, out, (TensorType(y.dtype, y.shape),), ())
+    (target,) = check_out(out, (TensorType(y.dtype, y.shape),), ())
     target[...] = y
     return out
 

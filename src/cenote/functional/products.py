@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.types import is_float
-from cenote.functional.kinds import Array, Kind, Name
+from cenote.functional.kinds import Array, Kind
 from cenote.functional.record import function
 from cenote.functional.scalars import factor, number
 from cenote.ops.base import Op
@@ -38,7 +38,7 @@ def matmul(input: Array, other: Array) -> Op:
 def mm(input: Array, mat2: Array) -> Op:
     """The product of two matrices (M, K) and (K, N), as torch.mm: see matmul. Raises ShapeError for other ranks."""
     if input.rank != 2 or mat2.rank != 2:
-        raise ShapeError(f"mm: needs 2D arrays, got {input} and {mat2}")
+        raise ShapeError(f"needs 2D arrays, got {input} and {mat2}")
     return MatMul()
 
 
@@ -46,9 +46,9 @@ def mm(input: Array, mat2: Array) -> Op:
 def bmm(input: Array, mat2: Array) -> Op:
     """Products of matrices pair by pair, (B, M, K) and (B, K, N), as torch.bmm: nothing broadcasts. See matmul."""
     if input.rank != 3 or mat2.rank != 3:
-        raise ShapeError(f"bmm: needs 3D arrays, got {input} and {mat2}")
+        raise ShapeError(f"needs 3D arrays, got {input} and {mat2}")
     if input.shape[0] != mat2.shape[0]:
-        raise ShapeError(f"bmm: batches differ: {input} and {mat2}; matmul broadcasts them")
+        raise ShapeError(f"batches differ: {input} and {mat2}; matmul broadcasts them")
     return MatMul()
 
 
@@ -60,37 +60,33 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Op:
     one float type. Types, `out`, `threads`: see matmul. Raises ShapeError and DTypeError where they do not fit.
     """
     if not is_float(input.dtype):
-        raise DTypeError(f"linear: needs a float type, got {input.dtype}")
+        raise DTypeError(f"needs a float type, got {input.dtype}")
     if weight.rank not in (1, 2) or not input.rank or (bias is not None and weight.rank == 1):
         raise ShapeError(
-            f"linear: input {input} and weight {weight} must be (*, in_features) and (out_features, in_features)"
+            f"input {input} and weight {weight} must be (*, in_features) and (out_features, in_features)"
         )
     if input.shape[-1] != weight.shape[-1]:
         raise ShapeError(
-            f"linear: input {input} has {input.shape[-1]} features, weight {weight} takes {weight.shape[-1]}"
+            f"input {input} has {input.shape[-1]} features, weight {weight} takes {weight.shape[-1]}"
         )
     if bias is not None and bias.shape != weight.shape[:1]:
-        raise ShapeError(
-            f"linear: bias {bias} must have shape [{weight.shape[0]}], one number per row of the weight"
-        )
+        raise ShapeError(f"bias {bias} must have shape [{weight.shape[0]}], one number per row of the weight")
     return MatMul(permute_b=(1, 0) if weight.rank == 2 else ())
 
 
-def _addends(where: str, input: object, mat1: object, mat2: object, beta: object) -> tuple[object, ...]:
+def _addends(input: object, mat1: object, mat2: object, beta: object) -> tuple[object, ...]:
     """The matrices, and the input where it counts."""
-    return (mat1, mat2) if number(where, "beta", beta) == 0 else (mat1, mat2, input)
+    return (mat1, mat2) if number("beta", beta) == 0 else (mat1, mat2, input)
 
 
 @function(arrays=_addends, order=("mat1", "mat2"))
-def addmm(
-    where: Name, input: Array, mat1: Array, mat2: Array, *, beta: Factor = 1, alpha: Factor = 1
-) -> Gemm:
+def addmm(input: Array, mat1: Array, mat2: Array, *, beta: Factor = 1, alpha: Factor = 1) -> Gemm:
     """beta * input + alpha * (mat1 @ mat2), as torch.addmm.
 
     mat1 (M, K), mat2 (K, N); input broadcasts to (M, N). With beta = 0 the input is not read: NaN in it does not
     spread. Types, `out`, `threads`: see matmul; for integers alpha and beta must be whole numbers.
     """
     if mat1.rank != 2 or mat2.rank != 2:
-        raise ShapeError(f"{where}: mat1 {mat1} and mat2 {mat2} must be matrices")
+        raise ShapeError(f"mat1 {mat1} and mat2 {mat2} must be matrices")
     dtype = mat1.dtype
-    return Gemm(factor(where, "alpha", alpha, dtype), factor(where, "beta", beta, dtype))
+    return Gemm(factor("alpha", alpha, dtype), factor("beta", beta, dtype))

@@ -11,7 +11,8 @@ such, for other annotations what their kind (`kinds.py`) reads, and else what th
 its fields. A body under `composed` gets the arrays themselves and runs other functions on them. From the record come
 
 - the function that callers see, with `out`, `threads` and, for maps, `layout` among its keywords. Its own code is one
-  call of the dispatcher, so that a second call costs what it would cost if it were written by hand;
+  call of the dispatcher, so that a second call costs what it would cost if it were written by hand. It puts its name
+  before the errors of all that it calls, which need not know it (`dispatch.raise_named`);
 - with `ranks`, a function for each number of spatial axes: max_pool1d, max_pool2d, max_pool3d;
 - its gradient (pool/backward.py), its twin in cenote.torch, its line in `__init__.pyi` and in the table of names.
 """
@@ -31,7 +32,6 @@ from cenote.functional.arguments import (
     Operation,
     Semantics,
     Types,
-    as_tuple,
     choice,
     flag,
     form,
@@ -70,12 +70,10 @@ class FunctionParameter:
     default: tuple[Any, ...] = ()
     group: tuple[str, type] | None = None
 
-    def read(self, where: str, value: object) -> Any:
+    def read(self, value: object) -> Any:
         """The checked value of what a caller gave."""
         reader = self.kind.reader
-        return (
-            value if reader is None or (value is None and self.optional) else reader(where, self.name, value)
-        )
+        return value if reader is None or (value is None and self.optional) else reader(self.name, value)
 
     @property
     def optional(self) -> bool:
@@ -144,8 +142,8 @@ class Record:
     rank      its number of spatial axes; None: what the layout says, if there is one
     gradient  the operator of its gradient by the function's own; `indexed`: that may be given the result's indices
     returns, out  the annotations of the result and of `out`, which "" leaves out
-    arrays    makes the operator's arrays of those that are given, by name, and of other arguments; `where` is the
-              function's name, `rank` that of the record
+    arrays    makes the operator's arrays of those that are given, by name, and of other arguments; `rank` is that of
+              the record
     target    finds where the result goes in the same way; by default that is `out`
     order     the arrays that the operator takes first, where that is not the order of parameters; the result is of the
               kind of the first
@@ -209,28 +207,27 @@ class Record:
         last = [each for each in own if each.keyword and each.name in _LAST]
         return (*(each for each in own if each not in last), *added, *last)
 
-    def rank_by(self, where: str, layout: object) -> int:
+    def rank_by(self, layout: object) -> int:
         """The number of spatial axes of a call."""
-        return layout_rank(where, layout) if self.rank is None and self.layout else self.rank or 0
+        return layout_rank(layout) if self.rank is None and self.layout else self.rank or 0
 
-    def read(self, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The body's arguments, made of what a caller gave for each parameter."""
-        rank = self.rank_by(where, given.get("layout"))
-        hidden = {"name": where, "rank": rank}
+        rank = self.rank_by(given.get("layout"))
         read: dict[str, Any] = {}
         groups: dict[tuple[str, type], dict[str, object]] = {}
         for each in self.parameters:
             kind, value = each.kind, given.get(each.name)
             if isinstance(kind, MapKind):
-                read[each.name] = form(where, given[each.name], rank, given["layout"], kind.plain)
+                read[each.name] = form(given[each.name], rank, given["layout"], kind.plain)
             elif isinstance(kind, Hidden):
-                read[each.name] = hidden[kind.text]
+                read[each.name] = rank
             else:
                 into = groups.setdefault(each.group, {}) if each.group else read
-                into[each.name] = each.read(where, value)
+                into[each.name] = each.read(value)
         return read | {name: made(**fields) for (name, made), fields in groups.items()}
 
-    def parse(self, types: Types, where: str, *values: object) -> Operation:
+    def parse(self, types: Types, *values: object) -> Operation:
         """The operation for inputs of these types and the arguments' values."""
         names = [each.name for each in self.arguments]
         given: dict[str, Any] = dict(zip(names, values, strict=False))
@@ -238,7 +235,7 @@ class Record:
         operands = (each.name for each in self.operands if not absent.get(each.name))
         given |= zip(operands, types, strict=False)
         given |= {each.name: types for each in self.of(ArraysKind)}
-        read = self.read(where, given)
+        read = self.read(given)
         made = self.body(**read)
         if isinstance(made, Operation):
             return made
@@ -249,32 +246,32 @@ class Record:
     def function(self) -> Callable[..., Any]:
         """The function that callers see."""
         shown = self.signature()
-        names: dict[str, Any] = {"call": call, "parse": self.parse, "as_tuple": as_tuple, "then": self.then}
+        names: dict[str, Any] = {"call": call, "parse": self.parse, "then": self.then}
         names |= {"arrays": self.arrays, "target": self.target, "body": self.body}
         out = "out" if any(each.name == "out" for each in shown) else "None"
-        line = f"body({self.in_body(out, names)})" if self.composed else self.in_call(out)
-        line = f"return then({line})" if self.then else f"return {line}"
-        if self.composed or self.arrays:  # what they run names itself in its errors
-            line = f"\n try: {line}\n except FAILURES as error: raise_named({self.name!r}, error)"
-            names |= {"FAILURES": FAILURES, "raise_named": raise_named}
+        line = f"body({self.in_body(out, names)})" if self.composed else self.in_call(out, names)
+        line = f"then({line})" if self.then else line
         return written(self.name, shown, self.returns, line, names, self.body, self.doc)
 
-    def in_call(self, out: str) -> str:
-        """The call of the dispatcher, in the function's own code."""
-        keys = [f"{each.kind.key}({each.name})" if each.kind.key else each.name for each in self.arguments]
-        keys = [repr(self.name), *keys, *(f"{name} is None" for name in self.optional)]
+    def in_call(self, out: str, names: dict[str, Any]) -> str:
+        """The call of the dispatcher, in the function's own code, which sees `names`."""
+        keys = [
+            repr(self.name),
+            *keys_of(self.arguments, names),
+            *(f"{name} is None" for name in self.optional),
+        ]
         to = f"target({self.names_of(self.target)})" if self.target else out
         return f"call(parse, {self.in_arrays()}, ({', '.join(keys)},), {to}, threads)"
 
     def in_body(self, out: str, names: dict[str, Any]) -> str:
         """The arguments of a composed body, in the function's own code, which sees `names`."""
-        hidden = {"name": repr(self.name), "rank": repr(self.rank), "out": out, "threads": "threads"}
+        hidden = {"rank": repr(self.rank), "out": out, "threads": "threads"}
         values: dict[str, list[str]] = {}
         for each in self.parameters:
             name, value = each.name, hidden[each.kind.text] if isinstance(each.kind, Hidden) else each.name
             if each.kind.reader:
                 names[f"read_{name}"] = each.kind.reader
-                value = f"read_{name}({self.name!r}, {name!r}, {name})"
+                value = f"read_{name}({name!r}, {name})"
                 value = f"None if {name} is None else {value}" if each.optional else value
             if each.group:
                 names[each.group[1].__name__] = each.group[1]
@@ -290,7 +287,7 @@ class Record:
         """The arguments of a function that runs with each call, by its own parameters' names: all but the last, where
         the function has no such parameter."""
         known = {each.name: each.name for each in self.signature()}
-        known |= {"where": repr(self.name), "rank": repr(self.rank)}
+        known["rank"] = repr(self.rank)
         names = early.__code__.co_varnames[: early.__code__.co_argcount]
         return ", ".join(known[name] for name in names if name in known)
 
@@ -305,6 +302,12 @@ class Record:
         if not self.operands[-1].optional:
             return everything
         return f"({', '.join(names[:-1])},) if {names[-1]} is None else {everything}"
+
+
+def keys_of(parameters: Sequence[FunctionParameter], names: dict[str, Any]) -> list[str]:
+    """The parts of a call's key that parameters make, in a function's own code, which sees `names`."""
+    names |= {f"key_{each.name}": each.kind.key for each in parameters if each.kind.key}
+    return [f"key_{each.name}({each.name})" if each.kind.key else each.name for each in parameters]
 
 
 RECORDS: dict[str, Record] = {}
@@ -361,12 +364,13 @@ def written(
     name: str,
     signature: Sequence[FunctionParameter],
     returns: str,
-    code: str,
+    line: str,
     names: Mapping[str, Any],
     body: Callable[..., Any],
     doc: str | None,
 ) -> Callable[..., Any]:
-    """A function of exactly this signature and of this code. Tracebacks and `inspect` find it where `body` is."""
+    """A function of exactly this signature whose result is that of one line, and whose errors begin with its name.
+    Tracebacks and `inspect` find it where `body` is."""
     first, optional = True, [each for each in signature if each.default]
     words: list[str] = []
     for each in signature:
@@ -374,8 +378,13 @@ def written(
             words, first = [*words, "*"], False
         words.append(f"{each.name}=None" if each.default else each.name)
     place = body.__code__
-    source = "\n" * (place.co_firstlineno - 1) + f"def {name}({', '.join(words)}): {code}"
+    head, handler = (
+        f"def {name}({', '.join(words)}):",
+        f"except FAILURES as error: raise_named({name!r}, error)",
+    )
+    source = "\n" * (place.co_firstlineno - 1) + f"{head}\n try: return {line}\n {handler}"
     space: dict[str, Any] = {**names, "__name__": body.__module__}
+    space |= {"FAILURES": FAILURES, "raise_named": raise_named}
     exec(compile(source, place.co_filename, "exec"), space)
     made: Callable[..., Any] = space[name]
     made.__defaults__ = tuple(each.default[0] for each in optional if not each.keyword) or None

@@ -77,10 +77,10 @@ class Stack:
 
     def run(self, unit: Unit, input: object, hx: Sequence[object], threads: int | None) -> tuple[Any, ...]:
         """The states of the last layer, and the last states (and cells) of all."""
-        x, restore = given_array(unit, "input", input)
+        x, restore = given_array("input", input)
         if x.ndim != 3:
             order = "(batch, length, features)" if self.batch_first else "(length, batch, features)"
-            raise ShapeError(f"{unit}: expected input {order}, got {list(x.shape)}")
+            raise ShapeError(f"expected input {order}, got {list(x.shape)}")
         x = x.swapaxes(0, 1) if self.batch_first else x
         weights, directions = self._weights(unit), 1 + self.bidirectional
         hidden = weights[0][1].shape[2]
@@ -101,25 +101,25 @@ class Stack:
     def _weights(self, unit: Unit) -> list[tuple[Values, Values, Values]]:
         """Return each layer's weights and biases of all directions, in the kernels' order of gates."""
         if not isinstance(self.params, list | tuple):
-            raise InputError(f"{unit}: params must be a list of arrays")
+            raise InputError("params must be a list of arrays")
         directions, each = 1 + self.bidirectional, 4 if self.has_biases else 2
         needed = self.num_layers * directions * each
         if len(self.params) != needed:
             raise ArgumentError(
-                f"{unit}: {self.num_layers} layers of {directions} directions need {needed} params, {each} each, got "
+                f"{self.num_layers} layers of {directions} directions need {needed} params, {each} each, got "
                 f"{len(self.params)}"
             )
-        arrays = [given_array(unit, f"params[{n}]", value)[0] for n, value in enumerate(self.params)]
+        arrays = [given_array(f"params[{n}]", value)[0] for n, value in enumerate(self.params)]
         parts = [arrays[at : at + each] for at in range(0, len(arrays), each)]
         return [_layer_weights(unit, parts[at : at + directions]) for at in range(0, len(parts), directions)]
 
 
 def _states(unit: Unit, hx: Sequence[object], shape: tuple[int, ...], dtype: np.dtype[Any]) -> list[Values]:
     """First states (and cells); zeros where none are given."""
-    states = [given_array(unit, "hx", value)[0] for value in hx]
+    states = [given_array("hx", value)[0] for value in hx]
     for state in states:
         if state.shape != shape:
-            raise ShapeError(f"{unit}: hx must have shape {list(shape)}, got {list(state.shape)}")
+            raise ShapeError(f"hx must have shape {list(shape)}, got {list(state.shape)}")
     return states or [np.zeros(shape, dtype)] * (1 + (unit == "lstm"))
 
 
@@ -134,7 +134,7 @@ def _layer_weights(unit: Unit, parts: list[list[Values]]) -> tuple[Values, Value
         if [value.shape for value in part] != wanted or not hidden or hidden * len(order) != rows:
             given = ", ".join(str(list(x.shape)) for x in part)
             rule = "({0} hidden, features), ({0} hidden, hidden), biases ({0} hidden)".format(len(order))
-            raise ShapeError(f"{unit}: params must be {rule}, got {given}")
+            raise ShapeError(f"params must be {rule}, got {given}")
 
     def ordered(value: Values) -> Values:
         return value.reshape(len(order), hidden, -1)[list(order)].reshape(value.shape)
@@ -149,7 +149,7 @@ def _layer_weights(unit: Unit, parts: list[list[Values]]) -> tuple[Values, Value
 def lstm(input: Given, hx: Pair | None, stack: Stack, *, threads: Threads) -> tuple[Any, ...]:
     """Long short-term memory, as torch.lstm: the states, the last states, the last cells. See the module."""
     if hx is not None and (not isinstance(hx, list | tuple) or len(hx) != 2):
-        raise InputError("lstm: hx must be a pair of arrays, first states and first cells")
+        raise InputError("hx must be a pair of arrays, first states and first cells")
     return stack.run("lstm", input, hx or (), threads)
 
 

@@ -18,13 +18,13 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import TensorType, is_float
-from cenote.functional.arguments import Operation, accumulation, given_array, type_of, whole_numbers
+from cenote.functional.arguments import HERE, Operation, accumulation, given_array, type_of, whole_numbers
 from cenote.functional.bound import BoundOperator
 from cenote.functional.elementwise import arithmetic as elementwise
 from cenote.functional.elementwise import unary
 from cenote.functional.elementwise.arithmetic import type_name
 from cenote.functional.elementwise.chains import fused
-from cenote.functional.kinds import Array, Early, Given, Kind, Name, Target, Threads
+from cenote.functional.kinds import Array, Early, Given, Kind, Target, Threads
 from cenote.functional.record import composed, function
 from cenote.functional.types import Accumulate, DLPack
 from cenote.ops.base import Op
@@ -33,8 +33,8 @@ from cenote.ops.reduction import reduce
 from cenote.ops.reduction.cumulative import CumProd, CumSum
 
 
-def _axes(where: str, name: str, value: object) -> tuple[int, ...]:
-    return () if value is None else whole_numbers(where, name, value)
+def _axes(name: str, value: object) -> tuple[int, ...]:
+    return () if value is None else whole_numbers(name, value)
 
 
 Dims = Annotated[tuple[int, ...] | None, Kind("Any", _axes)]
@@ -52,109 +52,110 @@ class Over:
     dim: Dims = None
     keepdim: bool = False
 
-    def axes(self, where: str, rank: int) -> tuple[int, ...]:
+    def axes(self, rank: int) -> tuple[int, ...]:
         """The axes by their numbers."""
-        axes = unique_axes(where, self.dim, max(rank, 1)) if self.dim else tuple(range(rank))
+        axes = unique_axes(HERE, self.dim, max(rank, 1)) if self.dim else tuple(range(rank))
         return axes if rank else ()
 
 
 def _reduced(
-    where: str, kind: type[reduce.Reduction], x: TensorType, over: Over, accumulate: str | None = None
+    kind: type[reduce.Reduction], x: TensorType, over: Over, accumulate: str | None = None
 ) -> Operation:
     """A reduction along some axes; an array without axes counts as a list of one."""
-    axes = over.axes(where, x.rank)
-    if where in ("amax", "amin") and any(x.shape[axis] == 0 for axis in axes):
-        raise ArgumentError(f"{where}: {x} has no elements along an axis that is reduced")
-    op = kind(axes if x.rank else (0,), False, accumulate=accumulation(where, accumulate, x.dtype))
+    axes = over.axes(x.rank)
+    op = kind(axes if x.rank else (0,), False, accumulate=accumulation(accumulate, x.dtype))
     kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(x.shape))
     removed = tuple(extent for axis, extent in enumerate(x.shape) if axis not in axes)
     return Operation(op, (x.shape or (1,),), (kept if over.keepdim else removed,))
 
 
-def _converted(where: str, input: DLPack, dtype: object, threads: int | None) -> tuple[DLPack, ...]:
+def _converted(input: DLPack, dtype: object, threads: int | None) -> tuple[DLPack, ...]:
     """The input in the type that is asked for."""
     if dtype is None:
         return (input,)
-    return (elementwise.to(input, type_name(where, dtype), threads=threads),)
+    return (elementwise.to(input, type_name(dtype), threads=threads),)
 
 
 def _widened(
-    where: str, input: DLPack, dtype: object, threads: int | None, accumulate: object = None
+    input: DLPack, dtype: object, threads: int | None, accumulate: object = None
 ) -> tuple[DLPack, ...]:
     """The input in the type that is asked for, or integers and bool as int64."""
-    own = None if dtype is not None else type_of(where, "input", input)
+    own = None if dtype is not None else type_of("input", input)
     if own is not None:
-        accumulation(where, accumulate, own)
+        accumulation(accumulate, own)
     whole = own is not None and not is_float(own) and own != np.int64
-    return _converted(where, input, "int64" if whole else dtype, threads)
+    return _converted(input, "int64" if whole else dtype, threads)
 
 
-def _floats(where: str, input: DLPack, threads: int | None) -> tuple[DLPack, ...]:
+def _floats(input: DLPack, threads: int | None) -> tuple[DLPack, ...]:
     """The input, integers as float32."""
-    whole = not is_float(type_of(where, "input", input))
-    return _converted(where, input, "float32" if whole else None, threads)
+    whole = not is_float(type_of("input", input))
+    return _converted(input, "float32" if whole else None, threads)
 
 
 @function(arrays=_widened)
 def sum(  # torch's name
-    where: Name, input: Array, over: Over, *, dtype: Dtype = None, accumulate: Accumulate | None = None
+    input: Array, over: Over, *, dtype: Dtype = None, accumulate: Accumulate | None = None
 ) -> Operation:
     """Sum along axes; of nothing 0."""
     # With dtype bool the sum is "or", as the product is "and".
     kind = reduce.ReduceMax if input.dtype == np.bool_ else reduce.ReduceSum
-    return _reduced(where, kind, input, over, accumulate)
+    return _reduced(kind, input, over, accumulate)
 
 
 @function(arrays=_converted)
-def mean(
-    where: Name, input: Array, over: Over, *, dtype: Dtype = None, accumulate: Accumulate | None = None
-) -> Operation:
+def mean(input: Array, over: Over, *, dtype: Dtype = None, accumulate: Accumulate | None = None) -> Operation:
     """Arithmetic mean along axes, of floats; of nothing NaN."""
     if not is_float(input.dtype):
-        raise DTypeError(f"{where}: type {input.dtype} is not a float type; give dtype='float32'")
-    return _reduced(where, reduce.ReduceMean, input, over, accumulate)
+        raise DTypeError(f"type {input.dtype} is not a float type; give dtype='float32'")
+    return _reduced(reduce.ReduceMean, input, over, accumulate)
 
 
 @function(arrays=_widened)
-def prod(where: Name, input: Array, over: Over, *, dtype: Dtype = None) -> Operation:
+def prod(input: Array, over: Over, *, dtype: Dtype = None) -> Operation:
     """Product along an axis (torch takes one; several will do); of nothing 1."""
-    return _reduced(where, reduce.ReduceMin if input.dtype == np.bool_ else reduce.ReduceProd, input, over)
+    return _reduced(reduce.ReduceMin if input.dtype == np.bool_ else reduce.ReduceProd, input, over)
+
+
+def _extreme(kind: type[reduce.Reduction], x: TensorType, over: Over) -> Operation:
+    """A reduction that nothing is left of where there are no elements."""
+    if any(x.shape[axis] == 0 for axis in over.axes(x.rank)):
+        raise ArgumentError(f"{x} has no elements along an axis that is reduced")
+    return _reduced(kind, x, over)
 
 
 @function()
-def amax(where: Name, input: Array, dim: Dims = (), keepdim: bool = False) -> Operation:
+def amax(input: Array, dim: Dims = (), keepdim: bool = False) -> Operation:
     """Largest along axes; NaN where one is NaN."""
-    return _reduced(where, reduce.ReduceMax, input, Over(dim, keepdim))
+    return _extreme(reduce.ReduceMax, input, Over(dim, keepdim))
 
 
 @function()
-def amin(where: Name, input: Array, dim: Dims = (), keepdim: bool = False) -> Operation:
+def amin(input: Array, dim: Dims = (), keepdim: bool = False) -> Operation:
     """Smallest along axes; NaN where one is NaN."""
-    return _reduced(where, reduce.ReduceMin, input, Over(dim, keepdim))
+    return _extreme(reduce.ReduceMin, input, Over(dim, keepdim))
 
 
 @function(arrays=_floats)
-def logsumexp(where: Name, input: Array, dim: Dims, keepdim: bool = False) -> Operation:
+def logsumexp(input: Array, dim: Dims, keepdim: bool = False) -> Operation:
     """log(sum exp(input)) along axes, without overflow; of integers as float32."""
-    return _reduced(where, reduce.ReduceLogSumExp, input, Over(dim, keepdim))
+    return _reduced(reduce.ReduceLogSumExp, input, Over(dim, keepdim))
 
 
 # ---- in several steps -----------------------------------------------------------------------------------------------
 
 
-def _check_float(where: str, dtype: np.dtype[Any]) -> None:
+def _check_float(dtype: np.dtype[Any]) -> None:
     """DTypeError for types that are no floats."""
     if not is_float(dtype):
-        raise DTypeError(f"{where}: type {dtype} is not a float type; cast the input to float32 first")
+        raise DTypeError(f"type {dtype} is not a float type; cast the input to float32 first")
 
 
-def _wide(
-    where: str, input: DLPack, accumulate: str | None, threads: int | None
-) -> tuple[DLPack, np.dtype[Any]]:
+def _wide(input: DLPack, accumulate: str | None, threads: int | None) -> tuple[DLPack, np.dtype[Any]]:
     """Floats of 16 bits as float32, or all as float64, as several passes keep them; and the input's own type."""
-    dtype = type_of(where, "input", input)
-    _check_float(where, dtype)
-    if accumulation(where, accumulate, dtype) == "float64" and dtype.itemsize < 8:
+    dtype = type_of("input", input)
+    _check_float(dtype)
+    if accumulation(accumulate, dtype) == "float64" and dtype.itemsize < 8:
         return elementwise.to(input, "float64", threads=threads), dtype
     return (elementwise.to(input, "float32", threads=threads) if dtype.itemsize < 4 else input), dtype
 
@@ -167,12 +168,12 @@ class Spread:
     keepdim: bool = False
     accumulate: Accumulate | None = None
 
-    def of(self, where: str, input: DLPack, dim: Dims, threads: int | None) -> tuple[DLPack, np.dtype[Any]]:
+    def of(self, input: DLPack, dim: Dims, threads: int | None) -> tuple[DLPack, np.dtype[Any]]:
         """The variance, and the input's type."""
         ways = {"threads": threads, "accumulate": self.accumulate}
-        wide, dtype = _wide(where, input, self.accumulate, threads)
-        shape = given_array(where, "input", wide)[0].shape
-        count = math.prod(shape[axis] for axis in Over(dim).axes(where, len(shape)))
+        wide, dtype = _wide(input, self.accumulate, threads)
+        shape = given_array("input", wide)[0].shape
+        count = math.prod(shape[axis] for axis in Over(dim).axes(len(shape)))
         room = None if wide is input else wide  # a copy of our own
         distances = _squared_distance(wide, mean(wide, dim, True, **ways), out=room, threads=threads)
         total, freedom = sum(distances, dim, self.keepdim, **ways), max(0.0, count - self.correction)
@@ -180,35 +181,30 @@ class Spread:
 
 
 @composed()
-def var(
-    where: Name, input: Given, dim: Dims = None, *, spread: Spread, out: Target, threads: Threads
-) -> DLPack:
+def var(input: Given, dim: Dims = None, *, spread: Spread, out: Target, threads: Threads) -> DLPack:
     """Variance along axes: the squared distances from the mean, added and divided by their number less `correction`
     (not below 0; NaN for one element). Takes as much memory as the input for the time of the call (with
     accumulate="float64" as an input of float64)."""
-    made, dtype = spread.of(where, input, dim, threads)
+    made, dtype = spread.of(input, dim, threads)
     return elementwise.to(made, dtype, out=out, threads=threads)
 
 
 @composed()
-def std(
-    where: Name, input: Given, dim: Dims = None, *, spread: Spread, out: Target, threads: Threads
-) -> DLPack:
+def std(input: Given, dim: Dims = None, *, spread: Spread, out: Target, threads: Threads) -> DLPack:
     """Square root of `var`."""
-    made, dtype = spread.of(where, input, dim, threads)
+    made, dtype = spread.of(input, dim, threads)
     return elementwise.to(unary.sqrt(made, threads=threads), dtype, out=out, threads=threads)
 
 
 @function()
-def _norm(where: Name, input: Array, p: float, over: Over, *, accumulate: Accumulate | None) -> Operation:
-    _check_float(where, input.dtype)
+def _norm(input: Array, p: float, over: Over, *, accumulate: Accumulate | None) -> Operation:
+    _check_float(input.dtype)
     kind = reduce.ReduceL1 if p == 1 else reduce.ReduceL2
-    return _reduced(where, kind, input, over, accumulate)
+    return _reduced(kind, input, over, accumulate)
 
 
 @composed()
 def norm(
-    where: Name,
     input: Given,
     p: float = 2,
     dim: Dims = None,
@@ -222,7 +218,7 @@ def norm(
     (how many differ from 0)."""
     if p in (1.0, 2.0):
         return _norm(input, p, dim, keepdim, accumulate=accumulate, out=out, threads=threads)
-    wide, dtype = _wide(where, input, accumulate, threads)
+    wide, dtype = _wide(input, accumulate, threads)
     axes, ways = (dim, keepdim), {"threads": threads}
     size = elementwise.abs(wide, **ways)
     if math.isinf(p):
@@ -238,19 +234,19 @@ def norm(
 # ---- running --------------------------------------------------------------------------------------------------------
 
 
-def _running(where: str, op: Op, x: TensorType, dim: int) -> Operation:
+def _running(op: Op, x: TensorType, dim: int) -> Operation:
     """A running sum or product; an array without axes counts as a list of one."""
-    axis = normalize_axis(where, dim, max(x.rank, 1))
+    axis = normalize_axis(HERE, dim, max(x.rank, 1))
     return Operation(BoundOperator(op, {1: np.array(axis, np.int64)}), (x.shape or (1,),), (x.shape,))
 
 
 @function(arrays=_widened)
-def cumsum(where: Name, input: Array, dim: int, *, dtype: Dtype = None) -> Operation:
+def cumsum(input: Array, dim: int, *, dtype: Dtype = None) -> Operation:
     """Sum of the elements up to each place along an axis."""
-    return _running(where, CumSum(), input, dim)
+    return _running(CumSum(), input, dim)
 
 
 @function(arrays=_widened)
-def cumprod(where: Name, input: Array, dim: int, *, dtype: Dtype = None) -> Operation:
+def cumprod(input: Array, dim: int, *, dtype: Dtype = None) -> Operation:
     """Product of the elements up to each place along an axis."""
-    return _running(where, CumProd(), input, dim)
+    return _running(CumProd(), input, dim)

@@ -15,9 +15,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import TensorType, is_float
-from cenote.functional.arguments import Operation, choice, given_array, numbers, real, whole_numbers
+from cenote.functional.arguments import Operation, as_tuple, choice, given_array, numbers, real, whole_numbers
 from cenote.functional.bound import BoundOperator
-from cenote.functional.kinds import Array, Given, Kind, Name, Target, Threads
+from cenote.functional.kinds import Array, Given, Kind, Target, Threads
 from cenote.functional.outputs import handed
 from cenote.functional.record import composed, function
 from cenote.functional.types import DLPack, Numbers
@@ -42,9 +42,9 @@ _RANKS = {
 }
 _FILTERS = ("linear", "bilinear", "bicubic", "trilinear")
 _GRID_MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
-Extents = Annotated[Numbers, Kind("Numbers", key="as_tuple")]
-Factors = Annotated[object, Kind("Any", key="as_tuple")]
-Shape = Annotated[tuple[int, ...], Kind("Any", whole_numbers, "as_tuple")]
+Extents = Annotated[Numbers, Kind("Numbers", key=as_tuple)]
+Factors = Annotated[object, Kind("Any", key=as_tuple)]
+Shape = Annotated[tuple[int, ...], Kind("Any", whole_numbers, as_tuple)]
 ResizeMode = Annotated[str, Kind("str", partial(choice, allowed=tuple(_RANKS)))]
 GridMode = Annotated[str, Kind("str", partial(choice, allowed=tuple(_GRID_MODES)))]
 Edge = Annotated[str, Kind("str", partial(choice, allowed=("zeros", "border", "reflection")))]
@@ -64,25 +64,19 @@ class ResizeArguments:
     recompute_scale_factor: bool | None = None
     antialias: bool = False
 
-    def operator(self, where: str, x: TensorType) -> Op:
+    def operator(self, x: TensorType) -> Op:
         """The operator for an input of this type."""
         word, rank = self.mode, x.rank - 2
         if rank not in (1, 2, 3) or _RANKS[word] not in (None, rank):
             axes = f"{_RANKS[word]} spatial axes" if _RANKS[word] else "1 to 3 spatial axes"
-            raise ShapeError(
-                f"{where}: expected input (N, C, *spatial) with {axes} for mode {word!r}, got {x}"
-            )
+            raise ShapeError(f"expected input (N, C, *spatial) with {axes} for mode {word!r}, got {x}")
         if self.align_corners is not None and word not in _FILTERS:
-            raise ArgumentError(
-                f"{where}: align_corners is for the modes {', '.join(_FILTERS)}, mode is {word!r}"
-            )
+            raise ArgumentError(f"align_corners is for the modes {', '.join(_FILTERS)}, mode is {word!r}")
         if self.antialias and word not in ("bilinear", "bicubic"):
-            raise ArgumentError(f"{where}: antialias is for the modes bilinear and bicubic, mode is {word!r}")
-        sizes, scales = self.sizes(where, x)
+            raise ArgumentError(f"antialias is for the modes bilinear and bicubic, mode is {word!r}")
+        sizes, scales = self.sizes(x)
         if min(x.shape[2:]) < 1 or min(sizes) < 1:
-            raise ShapeError(
-                f"{where}: input and output sizes must be greater than 0, got {x} to {list(sizes)}"
-            )
+            raise ShapeError(f"input and output sizes must be greater than 0, got {x} to {list(sizes)}")
         return AdaptiveAveragePool(sizes) if word == "area" else self.resize(x, sizes, scales)
 
     def resize(self, x: TensorType, sizes: tuple[int, ...], scales: tuple[float, ...]) -> Resize:
@@ -106,45 +100,41 @@ class ResizeArguments:
             scales = tuple(1.0 if had == to else scale for had, to, scale in each)
         return Resize(kind, scales=scales or None, sizes=sizes, axes=axes, by_step=True)
 
-    def sizes(self, where: str, x: TensorType) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    def sizes(self, x: TensorType) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """The spatial extents of the result, and the scales where they say the places."""
         rank, size, factor = x.rank - 2, self.size, self.scale_factor
         if (size is None) == (factor is None):
             given = "neither" if size is None else "both"
-            raise ArgumentError(f"{where}: needs either size or scale_factor, got {given}")
+            raise ArgumentError(f"needs either size or scale_factor, got {given}")
         if size is not None:
             if self.recompute_scale_factor:
-                raise ArgumentError(f"{where}: recompute_scale_factor needs scale_factor, got size")
+                raise ArgumentError("recompute_scale_factor needs scale_factor, got size")
             if isinstance(size, list | tuple) and len(size) != rank:
                 raise ArgumentError(
-                    f"{where}: size {shown(size)} must have {rank} numbers, one per spatial axis of {x}"
+                    f"size {shown(size)} must have {rank} numbers, one per spatial axis of {x}"
                 )
-            return numbers(where, "size", size, rank, 1), ()
+            return numbers("size", size, rank, 1), ()
         factors = factor if isinstance(factor, list | tuple) else (factor,) * rank
         if len(factors) != rank:
             raise ArgumentError(
-                f"{where}: scale_factor {shown(factor)} must have {rank} numbers, one per spatial axis of {x}"
+                f"scale_factor {shown(factor)} must have {rank} numbers, one per spatial axis of {x}"
             )
-        scales = tuple(real(where, "scale_factor", each) for each in factors)
+        scales = tuple(real("scale_factor", each) for each in factors)
         if not all(0 < scale < math.inf for scale in scales):
-            raise ArgumentError(f"{where}: scale_factor {shown(factor)} must be positive and finite")
+            raise ArgumentError(f"scale_factor {shown(factor)} must be positive and finite")
         made = [extent * scale for extent, scale in zip(x.shape[2:], scales, strict=True)]
         if not all(extent < 2**62 for extent in made):
-            raise ArgumentError(
-                f"{where}: scale_factor {shown(factor)} of {x} gives more pixels than there can be"
-            )
+            raise ArgumentError(f"scale_factor {shown(factor)} of {x} gives more pixels than there can be")
         return tuple(math.floor(extent) for extent in made), () if self.recompute_scale_factor else scales
 
 
 @function()
-def _interpolate(where: Name, input: Array, resizing: ResizeArguments) -> Op:
-    return resizing.operator(where, input)
+def _interpolate(input: Array, resizing: ResizeArguments) -> Op:
+    return resizing.operator(input)
 
 
 @composed()
-def interpolate(
-    where: Name, input: Given, resizing: ResizeArguments, *, out: Target, threads: Threads
-) -> DLPack:
+def interpolate(input: Given, resizing: ResizeArguments, *, out: Target, threads: Threads) -> DLPack:
     """(N, C, *spatial) resized to `size`, or by `scale_factor` (sizes rounded down).
 
     size, scale_factor      one of them: a number or one per spatial axis
@@ -160,10 +150,10 @@ def interpolate(
     formulas (filters of float64: in float64).
     """
     if resizing.mode in _FILTERS:
-        array, restore = given_array(where, "input", input)
+        array, restore = given_array("input", input)
         if array.dtype == np.uint8:
             wide = _interpolate(array.astype(np.float32), **vars(resizing), threads=threads)
-            return handed(where, np.clip(np.rint(wide), 0, 255).astype(np.uint8), out, restore)
+            return handed(np.clip(np.rint(wide), 0, 255).astype(np.uint8), out, restore)
     return _interpolate(input, **vars(resizing), out=out, threads=threads)
 
 
@@ -172,7 +162,6 @@ def interpolate(
 
 @function()
 def grid_sample(
-    where: Name,
     input: Array,
     grid: Array,
     mode: GridMode = "bilinear",
@@ -190,27 +179,23 @@ def grid_sample(
     """
     if input.rank not in (4, 5) or (mode == "bicubic" and input.rank != 4):
         axes = "4" if mode == "bicubic" else "4 or 5"
-        raise ShapeError(
-            f"{where}: expected input of {axes} axes (N, C, *spatial) for mode {mode!r}, got {input}"
-        )
+        raise ShapeError(f"expected input of {axes} axes (N, C, *spatial) for mode {mode!r}, got {input}")
     if input.dtype != grid.dtype:
-        raise ArgumentError(f"{where}: input and grid must have one type, got {input} and {grid}")
+        raise ArgumentError(f"input and grid must have one type, got {input} and {grid}")
     if 0 in input.shape[1:]:
-        raise ShapeError(f"{where}: expected input with channels and pixels, got {input}")
+        raise ShapeError(f"expected input with channels and pixels, got {input}")
     return GridSample(_GRID_MODES[mode], padding_mode, bool(align_corners))
 
 
 @function()
-def affine_grid(where: Name, theta: Array, size: Shape, align_corners: bool | None = None) -> Op:
+def affine_grid(theta: Array, size: Shape, align_corners: bool | None = None) -> Op:
     """The grid (N, *spatial, 2 or 3) for grid_sample of affine maps theta (N, 2, 3) or (N, 3, 4).
 
     size           (N, C, *spatial) of the image that grid_sample will give
     align_corners  as in grid_sample
     """
     if len(size) not in (4, 5) or min(size) < 1:
-        raise ArgumentError(
-            f"{where}: size must be 4 or 5 positive numbers (N, C, *spatial), got {shown(size)}"
-        )
+        raise ArgumentError(f"size must be 4 or 5 positive numbers (N, C, *spatial), got {shown(size)}")
     return BoundOperator(AffineGrid(bool(align_corners)), {1: int64s(size)})
 
 
@@ -218,11 +203,11 @@ def affine_grid(where: Name, theta: Array, size: Shape, align_corners: bool | No
 
 
 def _steps(
-    where: str, stride: Numbers, padding: Numbers, dilation: Numbers
+    stride: Numbers, padding: Numbers, dilation: Numbers
 ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
     """Strides, pads and dilations of two axes."""
-    pads = tuple((pad, pad) for pad in numbers(where, "padding", padding, 2, 0))
-    return numbers(where, "stride", stride, 2, 1), pads, numbers(where, "dilation", dilation, 2, 1)
+    pads = tuple((pad, pad) for pad in numbers("padding", padding, 2, 0))
+    return numbers("stride", stride, 2, 1), pads, numbers("dilation", dilation, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -234,13 +219,13 @@ class Taps:
     padding: Extents = 0
     stride: Extents = 1
 
-    def window(self, where: str) -> tuple[int, ...]:
+    def window(self) -> tuple[int, ...]:
         """The taps of both axes."""
-        return numbers(where, "kernel_size", self.kernel_size, 2, 1)
+        return numbers("kernel_size", self.kernel_size, 2, 1)
 
-    def steps(self, where: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
+    def steps(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
         """Strides, pads and dilations of both axes."""
-        return _steps(where, self.stride, self.padding, self.dilation)
+        return _steps(self.stride, self.padding, self.dilation)
 
 
 def _batched(op: Op, x: TensorType, rank: int) -> Operation:
@@ -251,33 +236,30 @@ def _batched(op: Op, x: TensorType, rank: int) -> Operation:
 
 
 @function()
-def unfold(where: Name, input: Array, taps: Taps) -> Operation:
+def unfold(input: Array, taps: Taps) -> Operation:
     """(N, C, H, W) or (C, H, W) to (N, C kh kw, windows) or without N: what each tap of a sliding window reads."""
     if input.rank not in (3, 4) or 0 in input.shape[-3:]:
-        raise ShapeError(f"{where}: expected input (N, C, H, W) or (C, H, W), only N may be 0, got {input}")
-    op = Unfold(taps.window(where), *taps.steps(where))
+        raise ShapeError(f"expected input (N, C, H, W) or (C, H, W), only N may be 0, got {input}")
+    op = Unfold(taps.window(), *taps.steps())
     if min(op.geometry(TensorType(input.dtype, (1, *input.shape[-3:])))[3]) < 1:
         raise ShapeError(
-            f"{where}: kernel_size {shown(taps.kernel_size)} does not fit {input} with padding {shown(taps.padding)}"
+            f"kernel_size {shown(taps.kernel_size)} does not fit {input} with padding {shown(taps.padding)}"
         )
     return _batched(op, input, 4)
 
 
 @function()
-def fold(where: Name, input: Array, output_size: Extents, taps: Taps) -> Operation:
+def fold(input: Array, output_size: Extents, taps: Taps) -> Operation:
     """Columns (N, C kh kw, windows) or without N added up to images (N, C, *output_size): the transpose of unfold."""
     if input.rank not in (2, 3) or 0 in input.shape[-2:]:
-        raise ShapeError(
-            f"{where}: expected input (N, C kh kw, windows) or without N, only N may be 0, got {input}"
-        )
-    image, window = numbers(where, "output_size", output_size, 2, 1), taps.window(where)
-    op = BoundOperator(Col2Im(*taps.steps(where)), {1: int64s(image), 2: int64s(window)})
+        raise ShapeError(f"expected input (N, C kh kw, windows) or without N, only N may be 0, got {input}")
+    image, window = numbers("output_size", output_size, 2, 1), taps.window()
+    op = BoundOperator(Col2Im(*taps.steps()), {1: int64s(image), 2: int64s(window)})
     return _batched(op, input, 3)
 
 
 @function(order=("input", "weight"))
 def deform_conv2d(
-    where: Name,
     input: Array,
     offset: Array,
     weight: Array,
@@ -298,20 +280,16 @@ def deform_conv2d(
     x = input
     if x.rank != 4 or weight.rank != 4 or offset.rank != 4 or not is_float(x.dtype):
         raise ShapeError(
-            f"{where}: expected float input (N, C, H, W), weight and offset of 4 axes, got {x}, {weight}, {offset}"
+            f"expected float input (N, C, H, W), weight and offset of 4 axes, got {x}, {weight}, {offset}"
         )
     taps = 2 * math.prod(weight.shape[2:])
     if not taps or not weight.shape[1] or x.shape[1] % weight.shape[1] or not x.shape[1]:
-        raise ShapeError(f"{where}: weight {weight} must be (filters, C / groups, kh, kw) for input {x}")
+        raise ShapeError(f"weight {weight} must be (filters, C / groups, kh, kw) for input {x}")
     if not offset.shape[1] or offset.shape[1] % taps:
-        raise ShapeError(
-            f"{where}: offset {offset} must have a multiple of {taps} channels, 2 kh kw of {weight}"
-        )
+        raise ShapeError(f"offset {offset} must have a multiple of {taps} channels, 2 kh kw of {weight}")
     parts = offset.shape[1] // taps
     if x.shape[1] % parts:
-        raise ShapeError(
-            f"{where}: offset {offset} moves {parts} parts of channels, which do not divide those of {x}"
-        )
-    op = DeformConv(*_steps(where, stride, padding, dilation), x.shape[1] // weight.shape[1], parts)
+        raise ShapeError(f"offset {offset} moves {parts} parts of channels, which do not divide those of {x}")
+    op = DeformConv(*_steps(stride, padding, dilation), x.shape[1] // weight.shape[1], parts)
     absent = [place for place, given in ((3, bias), (4, mask)) if given is None]
     return BoundOperator(op, dict.fromkeys(absent)) if absent else op

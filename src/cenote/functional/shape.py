@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cenote.core.errors import ArgumentError, shown
+from cenote.core.errors import ArgumentError, CenoteError, shown
 from cenote.core.pool_geometry import axis_windows
 from cenote.core.types import FLOAT32, TensorType
 from cenote.functional.arguments import (
+    HERE,
     WindowArguments,
     form,
     layout_rank,
     semantics_named,
     whole,
 )
+from cenote.functional.dispatch import raise_named
 from cenote.functional.record import public
 from cenote.functional.types import Layout, Numbers, Padding, Rules
 
@@ -45,28 +47,24 @@ def pool_output_shape(
 
     Raises ArgumentError and ShapeError as the pool itself does.
     """
-    where = "pool_output_shape"
+    try:
+        window = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
+        return _pooled(input_shape, window, layout, semantics)
+    except CenoteError as error:
+        raise_named("pool_output_shape", error)
+
+
+def _pooled(
+    input_shape: Sequence[int], window: WindowArguments, layout: object, semantics: object
+) -> tuple[int, ...]:
     if not isinstance(input_shape, list | tuple):
-        raise ArgumentError(f"{where}: input_shape must be a sequence of extents, got {shown(input_shape)}")
-    extents = tuple(whole(where, "input_shape", extent, 0) for extent in input_shape)
-    rules = semantics_named(where, "semantics", semantics)
-    rank = layout_rank(where, layout)
-    arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
-    fields = arguments.fields(where, rank, rules)
-    shape = form(where, TensorType(FLOAT32, extents), rank, layout)
+        raise ArgumentError(f"input_shape must be a sequence of extents, got {shown(input_shape)}")
+    extents = tuple(whole("input_shape", extent, 0) for extent in input_shape)
+    rules = semantics_named("semantics", semantics)
+    rank = layout_rank(layout)
+    fields = window.fields(rank, rules)
+    shape = form(TensorType(FLOAT32, extents), rank, layout)
     shape.refuse_empty()
-    axes = axis_windows(
-        where,
-        shape.spatial,
-        fields["window"],
-        fields["stride"],
-        fields["pads"],
-        fields["dilation"],
-        auto_pad=fields["auto_pad"],
-        ceil_mode=fields["ceil_mode"],
-        drop=fields["drop"],
-    )
-    out = tuple(axis.out for axis in axes)
+    out = tuple(axis.out for axis in axis_windows(HERE, shape.spatial, **fields))
     batched = shape.batched
-    whole_shape = (batched[0], *out, batched[-1]) if shape.channels_last else (*batched[:2], *out)
-    return shape.restore(whole_shape)
+    return shape.restore((batched[0], *out, batched[-1]) if shape.channels_last else (*batched[:2], *out))

@@ -11,7 +11,7 @@ from cenote.core.types import INT64
 from cenote.core.types import Array as Values
 from cenote.functional.arguments import choice, flag, given_array
 from cenote.functional.choice.indexing import Index, NoNorm, UnusedFlag, UnusedReal, as_index, row_of
-from cenote.functional.kinds import Array, Early, Name, Other
+from cenote.functional.kinds import Array, Early, Other
 from cenote.functional.record import function
 from cenote.functional.types import DLPack, Invalid
 from cenote.kernels.selection.bags import NO_PADDING
@@ -23,7 +23,6 @@ Ends = Annotated[bool, Early("bool")]
 
 
 def _bags(
-    where: str,
     input: object,
     weight: DLPack,
     offsets: object,
@@ -32,47 +31,42 @@ def _bags(
     include_last_offset: object,
 ) -> tuple[object, ...]:
     """The table, the indices as a list, where each bag begins and the last one ends, and the factors."""
-    choice(where, "mode", mode, MODES)
-    indices = given_array(where, "input", as_index(input))[0]
-    bounds = _bounds(where, indices, offsets, flag(where, "include_last_offset", include_last_offset))
+    choice("mode", mode, MODES)
+    indices = given_array("input", as_index(input))[0]
+    bounds = _bounds(indices, offsets, flag("include_last_offset", include_last_offset))
     if per_sample_weights is None:
         return weight, indices.reshape(-1), bounds
-    factors = given_array(where, "per_sample_weights", per_sample_weights)[0]
+    factors = given_array("per_sample_weights", per_sample_weights)[0]
     if mode != "sum":
-        raise ArgumentError(f"{where}: per_sample_weights needs mode 'sum', got '{mode}'")
+        raise ArgumentError(f"per_sample_weights needs mode 'sum', got '{mode}'")
     if factors.shape != indices.shape:
         raise ShapeError(
-            f"{where}: per_sample_weights {list(factors.shape)} must have the shape of input, {list(indices.shape)}"
+            f"per_sample_weights {list(factors.shape)} must have the shape of input, {list(indices.shape)}"
         )
     return weight, indices.reshape(-1), bounds, factors.reshape(-1)
 
 
-def _bounds(where: str, indices: Values, offsets: object, ends: bool) -> Values:
+def _bounds(indices: Values, offsets: object, ends: bool) -> Values:
     """The places where each bag begins, and where the last one ends."""
     if indices.ndim == 2:
         if offsets is not None:
-            raise ArgumentError(
-                f"{where}: offsets must be None where input has 2 axes, whose rows are the bags"
-            )
+            raise ArgumentError("offsets must be None where input has 2 axes, whose rows are the bags")
         return np.arange(indices.shape[0] + 1, dtype=np.int64) * indices.shape[1]
     if indices.ndim != 1:
-        raise ShapeError(f"{where}: input must have 1 or 2 axes, got {list(indices.shape)}")
+        raise ShapeError(f"input must have 1 or 2 axes, got {list(indices.shape)}")
     if offsets is None:
-        raise ArgumentError(f"{where}: offsets are needed where input is a list; they say where bags begin")
-    given = given_array(where, "offsets", offsets)[0]
+        raise ArgumentError("offsets are needed where input is a list; they say where bags begin")
+    given = given_array("offsets", offsets)[0]
     if given.ndim != 1 or given.dtype.kind not in "iu":
-        raise ShapeError(f"{where}: offsets must be a list of integers, got {given.dtype}{list(given.shape)}")
+        raise ShapeError(f"offsets must be a list of integers, got {given.dtype}{list(given.shape)}")
     bounds = given.astype(np.int64) if ends else np.append(given, indices.size).astype(INT64)
     if not bounds.size or bounds[0] != 0 or (np.diff(bounds) < 0).any() or bounds[-1] > indices.size:
-        raise ArgumentError(
-            f"{where}: offsets must rise from 0 to at most the {indices.size} indices there are"
-        )
+        raise ArgumentError(f"offsets must rise from 0 to at most the {indices.size} indices there are")
     return bounds
 
 
 @function(order=("weight",), arrays=_bags)
 def embedding_bag(
-    where: Name,
     input: Index,
     weight: Array,
     offsets: Other | None = None,
@@ -100,10 +94,10 @@ def embedding_bag(
     An empty bag gives zeros. NaN wins in "max".
     Raises ShapeError, DTypeError, ArgumentError; InputError for a bad index.
     """
-    row = row_of(where, weight, padding_idx)
+    row = row_of(weight, padding_idx)
     if per_sample_weights is not None and per_sample_weights.dtype != weight.dtype:
         raise DTypeError(
-            f"{where}: per_sample_weights must be {weight.dtype} as weight is, got {per_sample_weights.dtype}"
+            f"per_sample_weights must be {weight.dtype} as weight is, got {per_sample_weights.dtype}"
         )
     return EmbeddingBag(mode, NO_PADDING if row is None else row, invalid)
 
@@ -115,7 +109,7 @@ def _kept(result: tuple[Values, Values]) -> Values:
 
 
 @function(out="", then=_kept)
-def nms(where: Name, boxes: Array, scores: Other, iou_threshold: float) -> Op:
+def nms(boxes: Array, scores: Other, iou_threshold: float) -> Op:
     """Greedy non-maximum suppression as torchvision.ops.nms: the boxes to keep (int64), best score first.
 
     boxes    (n, 4) as (x1, y1, x2, y2); scores (n); both of one float type
@@ -123,13 +117,9 @@ def nms(where: Name, boxes: Array, scores: Other, iou_threshold: float) -> Op:
     Equal scores keep the order of the boxes; a score that is NaN is the best.
     """
     if boxes.rank != 2 or boxes.shape[1] != 4:
-        raise ShapeError(f"{where}: boxes must have shape (n, 4), got {list(boxes.shape)}")
+        raise ShapeError(f"boxes must have shape (n, 4), got {list(boxes.shape)}")
     if scores.shape != boxes.shape[:1]:
-        raise ShapeError(
-            f"{where}: scores must be a list of {boxes.shape[0]}, one per box, got {list(scores.shape)}"
-        )
+        raise ShapeError(f"scores must be a list of {boxes.shape[0]}, one per box, got {list(scores.shape)}")
     if boxes.dtype.name not in ("float32", "float64", "float16") or scores.dtype != boxes.dtype:
-        raise DTypeError(
-            f"{where}: boxes and scores must be of one float type, got {boxes.dtype} and {scores.dtype}"
-        )
+        raise DTypeError(f"boxes and scores must be of one float type, got {boxes.dtype} and {scores.dtype}")
     return Nms(iou_threshold)

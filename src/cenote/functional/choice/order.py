@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.types import INT64, TensorType
-from cenote.functional.arguments import Operation, given_array, type_of, whole
+from cenote.functional.arguments import HERE, Operation, given_array, type_of, whole
 from cenote.functional.choice.indexing import Index, axis_of
 from cenote.functional.elementwise.arithmetic import named_type, type_name
 from cenote.functional.elementwise.recorder import Traced, run
-from cenote.functional.kinds import Anything, Array, Given, Kind, Name, Other, Target, Threads
-from cenote.functional.record import composed, function, public
+from cenote.functional.kinds import Anything, Array, Given, Kind, Other, Target, Threads
+from cenote.functional.record import composed, function
 from cenote.functional.scalars import number_as
-from cenote.functional.types import A, DLPack, Invalid
+from cenote.functional.types import DLPack, Invalid
 from cenote.ops.base import Op
 from cenote.ops.checks import broadcast_shapes
 from cenote.ops.elementwise.where import Where
@@ -30,28 +30,24 @@ Count = Annotated[int, Kind("int", partial(whole, low=0))]
 Classes = Annotated[int, Kind("int", partial(whole, low=-1))]
 
 
-def _numbers(where: str, x: TensorType) -> None:
+def _numbers(x: TensorType) -> None:
     if x.dtype.kind in "cOSUV" and x.dtype.name != "bfloat16":
-        raise DTypeError(f"{where}: input has type {x.dtype}, expected numbers or bools; cast it")
+        raise DTypeError(f"input has type {x.dtype}, expected numbers or bools; cast it")
 
 
-def _ordered(where: str, x: TensorType, dim: int, descending: bool, count: int | None = None) -> Operation:
+def _ordered(x: TensorType, dim: int, descending: bool, count: int | None = None) -> Operation:
     """The first elements along an axis, in order; an array without axes counts as a list of one."""
-    _numbers(where, x)
-    axis, shape = axis_of(where, dim, x.rank), x.shape or (1,)
+    _numbers(x)
+    axis, shape = axis_of(dim, x.rank), x.shape or (1,)
     if count is not None and count > shape[axis]:
-        raise ArgumentError(
-            f"{where}: k is {count}, but axis {axis} of {list(x.shape)} has {shape[axis]} elements"
-        )
+        raise ArgumentError(f"k is {count}, but axis {axis} of {list(x.shape)} has {shape[axis]} elements")
     op = Ordered(axis, descending, count)
     outputs = op.infer(TensorType(x.dtype, shape))
     return Operation(op, (shape,), tuple(() if not x.rank and y.size == 1 else y.shape for y in outputs))
 
 
 @function(returns="tuple[A, A]", out="tuple[A, A] | None")
-def topk(
-    where: Name, input: Array, k: Count, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> Operation:
+def topk(input: Array, k: Count, dim: int = -1, largest: bool = True, sorted: bool = True) -> Operation:
     """The k largest (or smallest) elements along `dim` and their places (int64), best first.
 
     Of equal elements the one with the lower place comes first, always; -0 and +0 are equal. NaN is greater than any
@@ -59,26 +55,22 @@ def topk(
 
     Raises ArgumentError, DTypeError.
     """
-    return _ordered(where, input, dim, largest, k)
+    return _ordered(input, dim, largest, k)
 
 
 @function(returns="tuple[A, A]", out="tuple[A, A] | None")
-def sort(
-    where: Name, input: Array, dim: int = -1, descending: bool = False, *, stable: bool | None = False
-) -> Operation:
+def sort(input: Array, dim: int = -1, descending: bool = False, *, stable: bool | None = False) -> Operation:
     """The elements along `dim` in order, and the places (int64) they came from.
 
     Equal elements keep their order whatever `stable` says; -0 and +0 are equal; NaN is greater than any number.
     """
-    return _ordered(where, input, dim, descending)
+    return _ordered(input, dim, descending)
 
 
 @function(out="", then=itemgetter(1))
-def argsort(
-    where: Name, input: Array, dim: int = -1, descending: bool = False, *, stable: bool = False
-) -> Operation:
+def argsort(input: Array, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Operation:
     """The places along `dim` of the elements in order: the second result of `sort`."""
-    return _ordered(where, input, dim, descending)
+    return _ordered(input, dim, descending)
 
 
 @dataclass(frozen=True)
@@ -88,16 +80,14 @@ class ExtremePlace:
     dim: int | None = None
     keepdim: bool = False
 
-    def of(self, where: str, kind: Callable[..., Op], x: TensorType, last: bool) -> Operation:
+    def of(self, kind: Callable[..., Op], x: TensorType, last: bool) -> Operation:
         """The place of the best along an axis, or of all elements."""
-        _numbers(where, x)
-        axis = 0 if self.dim is None else axis_of(where, self.dim, x.rank)
+        _numbers(x)
+        axis = 0 if self.dim is None else axis_of(self.dim, x.rank)
         shape = (x.size,) if self.dim is None else x.shape or (1,)
         if not shape[axis]:
             what = "an input without elements" if self.dim is None else f"axis {axis} of {list(x.shape)}"
-            raise ShapeError(
-                f"{where}: {what} is empty and has no largest or smallest element; give another dim"
-            )
+            raise ShapeError(f"{what} is empty and has no largest or smallest element; give another dim")
         op = kind(axis, self.keepdim, last)
         (y,) = op.infer(TensorType(x.dtype, shape))
         if self.dim is None:
@@ -106,58 +96,55 @@ class ExtremePlace:
 
 
 @function()
-def argmax(where: Name, input: Array, best: ExtremePlace, *, select_last_index: bool = False) -> Operation:
+def argmax(input: Array, best: ExtremePlace, *, select_last_index: bool = False) -> Operation:
     """The place (int64) of the largest element along `dim`; without it, of all in row-major order.
 
     Of equal elements the first, or with `select_last_index` (as ONNX) the last. NaN is larger than any number, and of
     several NaN it is again the first or the last. An empty axis raises ShapeError.
     """
-    return best.of(where, ArgMax, input, select_last_index)
+    return best.of(ArgMax, input, select_last_index)
 
 
 @function()
-def argmin(where: Name, input: Array, best: ExtremePlace, *, select_last_index: bool = False) -> Operation:
+def argmin(input: Array, best: ExtremePlace, *, select_last_index: bool = False) -> Operation:
     """The place of the smallest element: see argmax. NaN is smaller than any number here, as in PyTorch."""
-    return best.of(where, ArgMin, input, select_last_index)
+    return best.of(ArgMin, input, select_last_index)
 
 
 @function()
-def _where(where: Name, condition: Other, input: Array, other: Array) -> Op:
+def _where(condition: Other, input: Array, other: Array) -> Op:
     if condition.dtype.kind != "b":
-        raise DTypeError(f"{where}: condition must be bool, got {condition.dtype}")
+        raise DTypeError(f"condition must be bool, got {condition.dtype}")
     if input.dtype != other.dtype:
-        raise DTypeError(
-            f"{where}: input and other must have one type, got {input.dtype} and {other.dtype}; cast one"
-        )
-    broadcast_shapes(where, condition.shape, input.shape, other.shape)
+        raise DTypeError(f"input and other must have one type, got {input.dtype} and {other.dtype}; cast one")
+    broadcast_shapes(HERE, condition.shape, input.shape, other.shape)
     return Where()
 
 
-@public
-def where(condition: DLPack, input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+@composed()
+def where(condition: DLPack, input: Given, other: Anything, *, out: Target, threads: Threads) -> DLPack:
     """input where the condition (bool) holds, other elsewhere; all three broadcast.
 
     Numbers are taken for either of the two, in the other's type. Unlike PyTorch's, types are not promoted: DTypeError.
     The result is of the kind (NumPy, torch, ...) of `condition`. In a `fused` function types are promoted.
     """
     if any(isinstance(x, Traced) for x in (condition, input, other)):
-        return cast(A, run("where", (condition, input, other), (), out, threads))
+        return run("where", (condition, input, other), (), out, threads)
     values = [input, other]
     for at, name in enumerate(("input", "other")):
         if isinstance(values[at], int | float) and not isinstance(values[1 - at], int | float):
-            like = type_of("where", ("other", "input")[at], values[1 - at])
-            values[at] = number_as("where", name, values[at], like)
+            like = type_of(("other", "input")[at], values[1 - at])
+            values[at] = number_as(name, values[at], like)
     return _where(condition, *values, out=out, threads=threads)
 
 
 @function()
-def _one_hot(where: Name, input: Index, values: Array, num_classes: Count, dim: int, invalid: Invalid) -> Op:
-    return OneHotOf(axis_of(where, dim, input.rank + 1), num_classes, invalid)
+def _one_hot(input: Index, values: Array, num_classes: Count, dim: int, invalid: Invalid) -> Op:
+    return OneHotOf(axis_of(dim, input.rank + 1), num_classes, invalid)
 
 
 @composed()
 def one_hot(
-    where: Name,
     input: Given,
     num_classes: Classes = -1,
     *,
@@ -178,12 +165,12 @@ def one_hot(
 
     Raises ArgumentError, DTypeError; InputError for a bad index.
     """
-    kind = named_type(where, type_name(where, dtype))
+    kind = named_type(type_name(dtype))
     pair = (("off_value", off_value), ("on_value", on_value))
-    values = np.stack([number_as(where, what, value, kind) for what, value in pair])
+    values = np.stack([number_as(what, value, kind) for what, value in pair])
     if num_classes < 0:
-        indices = given_array(where, "input", input)[0]
+        indices = given_array("input", input)[0]
         if not indices.size:
-            raise InputError(f"{where}: num_classes -1 (the largest index + 1) needs an input with elements")
+            raise InputError("num_classes -1 (the largest index + 1) needs an input with elements")
         num_classes = max(int(indices.max()) + 1, 0) if indices.dtype.kind in "iu" else 0
     return _one_hot(input, values, num_classes, dim, invalid, out=out, threads=threads)

@@ -28,7 +28,7 @@ from cenote.functional.elementwise.recorder import (
     operation_of,
     record,
 )
-from cenote.functional.kinds import Array, ArrayKind, Kind, Name
+from cenote.functional.kinds import Array, ArrayKind, Kind
 from cenote.functional.record import function
 from cenote.functional.scalars import held, number
 from cenote.ops.elementwise import activation
@@ -89,38 +89,38 @@ hardswish = _of_operator("hardswish", HardSwish(), "input * hardsigmoid(input)."
 @elementwise
 def leaky_relu(input: Value, negative_slope: float = 0.01) -> Traced:
     """input, below 0 times negative_slope."""
-    return apply(_with(LeakyRelu, negative_slope), floats("leaky_relu", input))
+    return apply(_with(LeakyRelu, negative_slope), floats(input))
 
 
 @elementwise
 def elu(input: Value, alpha: float = 1.0) -> Traced:
     """input, below 0 alpha * (exp(input) - 1)."""
-    return apply(_with(Elu, alpha), floats("elu", input))
+    return apply(_with(Elu, alpha), floats(input))
 
 
 @elementwise
 def celu(input: Value, alpha: float = 1.0) -> Traced:
     """input, below 0 alpha * (exp(input / alpha) - 1)."""
-    return apply(_with(Celu, alpha), floats("celu", input))
+    return apply(_with(Celu, alpha), floats(input))
 
 
 @elementwise
 def gelu(input: Value, approximate: str = "none") -> Traced:
     """input * Phi(input), by erf ("none") or "tanh"."""
-    return apply(Gelu(choice("gelu", "approximate", approximate, ("none", "tanh"))), floats("gelu", input))
+    return apply(Gelu(choice("approximate", approximate, ("none", "tanh"))), floats(input))
 
 
 @elementwise
 def logsigmoid(input: Value) -> Traced:
     """log(sigmoid(input)), without overflow."""
-    return -apply(Softplus(), -floats("logsigmoid", input))
+    return -apply(Softplus(), -floats(input))
 
 
 @elementwise
 def softplus(input: Value, beta: float = 1.0, threshold: float = 20.0) -> Traced:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input is above threshold."""
-    scaled = input if beta == 1 else floats("softplus", input) * beta
-    soft = apply(Softplus(), floats("softplus", scaled))
+    scaled = input if beta == 1 else floats(input) * beta
+    soft = apply(Softplus(), floats(scaled))
     if beta != 1:
         soft = soft / beta
     return _where(scaled > threshold, input, soft)
@@ -132,17 +132,17 @@ def hardtanh(input: Value, min_val: Real = -1.0, max_val: Real = 1.0) -> Traced:
     low, high = min_val, max_val
     if input.dtype.kind in "iu":  # a bound beyond the type bounds nothing
         limits = np.iinfo(input.dtype)
-        low = held("hardtanh", "min_val", limits.min if low < limits.min else low, input.dtype)
-        high = held("hardtanh", "max_val", limits.max if high > limits.max else high, input.dtype)
+        low = held("min_val", limits.min if low < limits.min else low, input.dtype)
+        high = held("max_val", limits.max if high > limits.max else high, input.dtype)
     if not low <= high:
-        raise ArgumentError(f"hardtanh: min_val {low} must not be above max_val {high}")
+        raise ArgumentError(f"min_val {low} must not be above max_val {high}")
     return apply(Clip(low, high), input)
 
 
 @elementwise
 def hardshrink(input: Value, lambd: float = 0.5) -> Traced:
     """0 where input is within -lambd .. lambd; NaN stays."""
-    x = floats("hardshrink", input)
+    x = floats(input)
     low, high = x.number(-lambd), x.number(lambd)
     return _where((x >= low) & (x <= high), x.number(0), x)
 
@@ -151,8 +151,8 @@ def hardshrink(input: Value, lambd: float = 0.5) -> Traced:
 def softshrink(input: Value, lambd: float = 0.5) -> Traced:
     """input moved toward 0 by lambd, and 0 in between; NaN stays."""
     if not lambd >= 0:
-        raise ArgumentError(f"softshrink: lambd must be at least 0, got {lambd}")
-    x = floats("softshrink", input)
+        raise ArgumentError(f"lambd must be at least 0, got {lambd}")
+    x = floats(input)
     below, above = x < -lambd, x > lambd
     rest = _where(below, x + lambd, x * 0)
     return _where(above, x - lambd, rest)
@@ -161,7 +161,7 @@ def softshrink(input: Value, lambd: float = 0.5) -> Traced:
 @elementwise
 def tanhshrink(input: Value) -> Traced:
     """input - tanh(input)."""
-    x = as_floats("tanhshrink", input)
+    x = as_floats(input)
     return x - apply(activation.Tanh(), x)
 
 
@@ -174,19 +174,19 @@ def threshold(input: Value, threshold: Real, value: Real) -> Traced:
 
 @formula
 def _prelu(x: Value, weight: Value) -> Traced:
-    return apply(PRelu(), floats("prelu", x), weight)
+    return apply(PRelu(), floats(x), weight)
 
 
 @function()
-def prelu(where: Name, input: Array, weight: Weight) -> Operation:
+def prelu(input: Array, weight: Weight) -> Operation:
     """input, below 0 times weight: one number, or one per channel (axis 1).
 
     Raises ShapeError for a weight of another shape.
     """
     channels = input.shape[1] if input.rank > 1 else 1
     if weight.rank > 1 or weight.size not in (1, channels):
-        raise ShapeError(f"{where}: weight has shape {list(weight.shape)}; expected 1 number or {channels}")
+        raise ShapeError(f"weight has shape {list(weight.shape)}; expected 1 number or {channels}")
     behind = (1,) * max(input.rank - 2, 0)
     shape = (weight.size, *behind) if weight.size > 1 else ()
-    recorder = FormulaRecorder(where, (input, TensorType(weight.dtype, shape)))
+    recorder = FormulaRecorder((input, TensorType(weight.dtype, shape)))
     return operation_of(recorder, _prelu(*recorder.given()))

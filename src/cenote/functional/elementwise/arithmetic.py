@@ -38,10 +38,10 @@ from cenote.functional.elementwise.recorder import (
     result_type,
     run,
 )
-from cenote.functional.kinds import Kind
-from cenote.functional.record import public
+from cenote.functional.kinds import Anything, Given, Kind, Target, Threads
+from cenote.functional.record import composed
 from cenote.functional.scalars import factor, number
-from cenote.functional.types import A
+from cenote.functional.types import DLPack
 from cenote.ops.elementwise import unary
 from cenote.ops.elementwise.binary import Add, Div, Max, Min, Mod, Mul, Pow, Sub
 from cenote.ops.elementwise.cast import Cast
@@ -58,33 +58,31 @@ Scale = Annotated[Any, Kind("float")]
 _of_operator, _of_two = partial(of_operator, __name__), partial(of_two, __name__)
 
 
-def _scaled(where: str, x: Traced, alpha: object) -> Traced:
-    alpha = number(where, "alpha", alpha) if not isinstance(alpha, bool) else alpha
+def _scaled(x: Traced, alpha: object) -> Traced:
+    alpha = number("alpha", alpha) if not isinstance(alpha, bool) else alpha
     if isinstance(alpha, float) and not is_float(x.dtype):
-        raise ArgumentError(
-            f"{where}: alpha is {alpha}, a float, but the result is {x.dtype}; use a whole number"
-        )
+        raise ArgumentError(f"alpha is {alpha}, a float, but the result is {x.dtype}; use a whole number")
     if alpha == 1:
         return x
     if x.dtype == BOOL:
         return apply(Logic("and"), x, x.number(bool(alpha)))
     if not is_float(x.dtype):
-        alpha = factor(where, "alpha", alpha, x.dtype)
+        alpha = factor("alpha", alpha, x.dtype)
     return apply(Mul(), x, x.number(alpha))
 
 
 @elementwise
 def add(input: Left, other: Right, *, alpha: Scale = 1) -> Traced:
     """input + alpha * other; of bool: or."""
-    a, b = promoted("add", input, other)
-    return apply(Logic("or") if a.dtype == BOOL else Add(), a, _scaled("add", b, alpha))
+    a, b = promoted(input, other)
+    return apply(Logic("or") if a.dtype == BOOL else Add(), a, _scaled(b, alpha))
 
 
 @elementwise
 def sub(input: Left, other: Right, *, alpha: Scale = 1) -> Traced:
     """input - alpha * other."""
-    a, b = promoted("sub", input, other)
-    return apply(Sub(), a, _scaled("sub", b, alpha))
+    a, b = promoted(input, other)
+    return apply(Sub(), a, _scaled(b, alpha))
 
 
 @elementwise
@@ -92,10 +90,10 @@ def div(input: Left, other: Right, *, rounding_mode: str | None = None) -> Trace
     """input / other. `rounding_mode`: None divides integers as float32; "trunc" rounds toward zero, "floor" down, and
     integers stay integers."""
     if rounding_mode is not None:
-        choice("div", "rounding_mode", rounding_mode, ("trunc", "floor"))
+        choice("rounding_mode", rounding_mode, ("trunc", "floor"))
     if rounding_mode == "floor":
         return floor_divide(input, other)
-    a, b = promoted("div", input, other, floats=rounding_mode is None)
+    a, b = promoted(input, other, floats=rounding_mode is None)
     quotient = apply(Div(), a, b)
     return apply(Formula("truncate"), quotient) if rounding_mode and is_float(a.dtype) else quotient
 
@@ -105,14 +103,14 @@ def floor_divide(input: Left, other: Right) -> Traced:
     """input / other rounded down: Python's //, what is left of input when the remainder is gone, so that
     floor_divide(5, 0.1) is 49 (0.1 is a little more than a tenth). Of floats -1 // inf is -1, inf // 2 NaN and x // 0
     x / 0; the exact quotient is rounded once, where PyTorch rounds in between."""
-    return apply(Formula("floor_divide"), *promoted("floor_divide", input, other))
+    return apply(Formula("floor_divide"), *promoted(input, other))
 
 
 @elementwise
 def pow(input: Left, other: Right) -> Traced:  # torch's name
     """input to the power of other. Integers to integers are exact modulo 2^bits; to a negative power they are 1 / a^|b|
     cut toward zero."""
-    return apply(Pow(), *promoted("pow", input, other))
+    return apply(Pow(), *promoted(input, other))
 
 
 mul = _of_two("mul", Mul(), "input * other; of bool: and.", bools=Logic("and"))
@@ -130,8 +128,8 @@ minimum = _of_two("minimum", Min(), "The smaller of both; NaN where one is NaN."
 def _clamp(x: Left, low: Right | None = None, high: Right | None = None) -> Traced:
     bounds = [bound for bound in (low, high) if bound is not None]
     if not bounds:
-        raise ArgumentError("clamp: at least one of min and max must be given")
-    dtype = result_type("clamp", (x, *bounds))
+        raise ArgumentError("at least one of min and max must be given")
+    dtype = result_type((x, *bounds))
     some = next(each for each in (x, *bounds) if isinstance(each, Traced))
     value = as_type(x, dtype, some)
     if low is not None:
@@ -140,16 +138,16 @@ def _clamp(x: Left, low: Right | None = None, high: Right | None = None) -> Trac
 
 
 @formula
-def _clamp_max(x: Left, high: Right) -> Traced:
+def _clamp__max(x: Left, high: Right) -> Traced:
     return _clamp(x, None, high)
 
 
 # ---- comparisons ----------------------------------------------------------------------------------------------------
 
 
-def _ordered(where: str, a: Operand, b: Operand) -> list[Traced]:
+def _ordered(a: Operand, b: Operand) -> list[Traced]:
     """Operands in order, of which bool has none."""
-    both = promoted(where, a, b)
+    both = promoted(a, b)
     return [as_type(x, np.dtype(np.uint8)) for x in both] if both[0].dtype == BOOL else both
 
 
@@ -190,13 +188,13 @@ def _where(condition: Left, a: Left, b: Left) -> Traced:
     if not isinstance(condition, Traced) or condition.dtype != BOOL:
         given = condition.dtype if isinstance(condition, Traced) else type(condition).__name__
         raise DTypeError(f"where: condition has type {given}, expected bool; compare it with 0")
-    return apply(Where(), condition, *promoted("where", a, b, beside=condition))
+    return apply(Where(), condition, *promoted(a, b, beside=condition))
 
 
 # ---- logic and bits -------------------------------------------------------------------------------------------------
 
 
-def _as_bools(where: str, a: Operand, b: Operand) -> list[Traced]:
+def _as_bools(a: Operand, b: Operand) -> list[Traced]:
     some = a if isinstance(a, Traced) else b
     return [as_type(x, BOOL, some) for x in (a, b)]
 
@@ -253,62 +251,56 @@ def square(input: Value) -> Traced:
     return apply(Formula("square"), as_type(input, INT64) if input.dtype == BOOL else input)
 
 
-@public
+@composed()
 def clamp(
-    input: A, min: Any = None, max: Any = None, *, out: A | None = None, threads: int | None = None
-) -> A:
+    input: Given, min: Anything = None, max: Anything = None, *, out: Target, threads: Threads
+) -> DLPack:
     """input held within min .. max (numbers, arrays or None; at least one of them); max wins where they cross, NaN in
     input or a bound gives NaN.
     """
-    if max is None:
-        return run("clamp", (input, min), (), out, threads)
-    if min is None:
-        return run("clamp_max", (input, max), (), out, threads)
-    return run("clamp", (input, min, max), (), out, threads)
+    if min is None and max is not None:
+        return run("clamp__max", (input, max), (), out, threads)
+    return run("clamp", (input, min) if max is None else (input, min, max), (), out, threads)
 
 
 # ---- types ----------------------------------------------------------------------------------------------------------
 
 
-@formula
-def _to(x: Value, dtype: str) -> Traced:
-    return apply(Cast(named_type("to", dtype)), x)
-
-
-@public
-def to(input: A, dtype: Any, *, out: A | None = None, threads: int | None = None) -> A:
-    """input in another element type: "float16", np.int8, "bfloat16", ... The rules are those of ops/elementwise/cast:
-    rounding to nearest even; floats to integers cut toward zero, with what lies outside of 32 and 64 bits held at the
-    nearest end and NaN 0, and 8 and 16 bits the low bits of an int32, 0 beyond it; integers wrap around; bool is
-    whether it is not 0.
-    """
-    return run("to", (input,), (type_name("to", dtype),), out, threads)
-
-
-def named_type(where: str, name: str) -> np.dtype[Any]:
+def named_type(name: str) -> np.dtype[Any]:
     """The element type of a name."""
     try:
         found = BFLOAT16 if name == "bfloat16" else np.dtype(name)
     except TypeError:
         found = np.dtype(object)
     if found.kind not in "biuf" and not is_float(found):
-        raise ArgumentError(
-            f"{where}: dtype '{name}' is not known; use a bool, integer or float type of NumPy"
-        )
+        raise ArgumentError(f"dtype '{name}' is not known; use a bool, integer or float type of NumPy")
     return found
 
 
 @cache
-def _canonical(where: str, name: str) -> str:
+def _canonical(name: str) -> str:
     """NumPy's name of the type of a name: NumPy takes 5 us to tell it."""
-    return named_type(where, name).name
+    return named_type(name).name
 
 
-def type_name(where: str, dtype: Any) -> str:
+def type_name(dtype: Any) -> str:
     """The name of an element type that a caller gives."""
     if isinstance(dtype, str):
-        return _canonical(where, dtype)
+        return _canonical(dtype)
     try:
-        return _canonical(where, np.dtype(dtype).name)
+        return _canonical(np.dtype(dtype).name)
     except TypeError:
-        raise ArgumentError(f"{where}: dtype {shown(dtype)} is not an element type of NumPy") from None
+        raise ArgumentError(f"dtype {shown(dtype)} is not an element type of NumPy") from None
+
+
+ElementType = Annotated[str, Kind("Any", key=type_name)]
+
+
+@elementwise
+def to(input: Value, dtype: ElementType) -> Traced:
+    """input in another element type: "float16", np.int8, "bfloat16", ... The rules are those of ops/elementwise/cast:
+    rounding to nearest even; floats to integers cut toward zero, with what lies outside of 32 and 64 bits held at the
+    nearest end and NaN 0, and 8 and 16 bits the low bits of an int32, 0 beyond it; integers wrap around; bool is
+    whether it is not 0.
+    """
+    return apply(Cast(named_type(dtype)), input)

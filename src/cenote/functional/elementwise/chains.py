@@ -8,7 +8,7 @@ from typing import Any
 import cenote.functional.elementwise.arithmetic  # noqa: F401  # Python's operators are its functions
 from cenote.core.errors import InputError, shown
 from cenote.functional.arguments import Operation, Types
-from cenote.functional.dispatch import call
+from cenote.functional.dispatch import FAILURES, call, raise_named
 from cenote.functional.elementwise.recorder import FormulaRecorder, Traced, operation_of
 from cenote.functional.record import public
 
@@ -21,16 +21,17 @@ class Fused:
         self.name = getattr(function, "__name__", "fused").strip("<>")
 
     def __call__(self, *arrays: Any, out: Any = None, threads: int | None = None) -> Any:
-        return call(self.parse, arrays, (self.name,), out, threads)
+        try:
+            return call(self.parse, arrays, (self.name,), out, threads)
+        except FAILURES as error:
+            raise_named(self.name, error)
 
-    def parse(self, types: Types, where: str) -> Operation:
+    def parse(self, types: Types) -> Operation:
         """The function recorded for inputs of these types."""
-        recorder = FormulaRecorder(where, types)
+        recorder = FormulaRecorder(types)
         result = self.function(*recorder.given())
         if not isinstance(result, Traced) or result.recorder is not recorder:
-            raise InputError(
-                f"{where}: a fused function returns one array made of its arguments, got {shown(result)}"
-            )
+            raise InputError(f"a fused function returns one array made of its arguments, got {shown(result)}")
         return operation_of(recorder, result)
 
 

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, DTypeError, InputError, shown
+from cenote.core.errors import ArgumentError, CenoteError, DTypeError, InputError, shown
 from cenote.core.exact import exact_key
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, TensorType, is_float
 from cenote.functional.arguments import Operation, Types
-from cenote.functional.dispatch import call
+from cenote.functional.dispatch import call, raise_named
 from cenote.functional.kinds import Kind
-from cenote.functional.record import OUT, THREADS, parameters_of, public, written
+from cenote.functional.record import OUT, THREADS, keys_of, parameters_of, public, written
 from cenote.functional.scalars import held
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.elementwise.chain import Chain, Link
@@ -35,13 +35,13 @@ class OperandKind(Kind):
 class FormulaRecorder:
     """One function while it is being recorded: its inputs, numbers, and the operators so far."""
 
-    def __init__(self, where: str, inputs: Sequence[TensorType]) -> None:
+    def __init__(self, inputs: Sequence[TensorType]) -> None:
         for x in inputs:
             if x.dtype.kind not in "biuf" and not is_float(x.dtype):
-                raise DTypeError(f"{where}: type {x.dtype} is not supported")
+                raise DTypeError(f"type {x.dtype} is not supported")
             if x.dtype.kind == "f" and x.dtype.itemsize > 8:
-                raise DTypeError(f"{where}: type {x.dtype} is not supported; cast the input to float64")
-        self.where, self.inputs = where, inputs
+                raise DTypeError(f"type {x.dtype} is not supported; cast the input to float64")
+        self.inputs = inputs
         self.scalars: list[tuple[Number, np.dtype[Any]]] = []
         self._places: dict[Hashable, int] = {}  # of scalars
         self.links: list[tuple[Pointwise, tuple[tuple[str, int], ...]]] = []
@@ -52,7 +52,7 @@ class FormulaRecorder:
 
     def scalar(self, value: Number, dtype: np.dtype[Any]) -> Traced:
         """A number as a value of a type (bool: its truth); DTypeError for one that the type does not hold."""
-        value = bool(value) if dtype == BOOL else held(self.where, "a number", value, dtype)
+        value = bool(value) if dtype == BOOL else held("a number", value, dtype)
         place = self._places.setdefault((exact_key(value), dtype), len(self.scalars))
         if place == len(self.scalars):
             self.scalars.append((value, dtype))
@@ -143,9 +143,33 @@ class Traced:
 
 
 Operand = Traced | Number
-FORMULAS: dict[str, Callable[..., Traced]] = {}
-"""The function of recorded operands, of which one at least is no number, and other arguments, by its name."""
 
+
+class RecordedFunction:
+    """A function of recorded operands, of which one at least is no number, and of other arguments, which are read by
+    their kinds."""
+
+    def __init__(self, body: Callable[..., Traced]) -> None:
+        parameters = tuple(parameters_of(body))
+        self.body = body
+        self.rest = [each for each in parameters if not isinstance(each.kind, OperandKind)]
+        self.count = len(parameters) - len(self.rest)
+
+    def value(self, *values: Any) -> Traced:
+        """The value of operands, followed by the other arguments."""
+        rest = zip(self.rest, values[self.count :], strict=False)
+        return self.body(*values[: self.count], **{each.name: each.read(value) for each, value in rest})
+
+    def __call__(self, types: Types, template: tuple[Any, ...], *arguments: Any) -> Operation:
+        """The operation for inputs of these types: `template` has the operands, None for each array."""
+        recorder = FormulaRecorder(types)
+        arrays = iter(recorder.given())
+        operands = [next(arrays) if x is None else x for x in template]
+        return operation_of(recorder, self.value(*operands, *arguments))
+
+
+FORMULAS: dict[str, RecordedFunction] = {}
+"""The functions of recorded operands by their names. Of two for one function, one is NAME__VARIANT."""
 
 Value = Annotated[Traced, OperandKind("A")]
 """The only operand."""
@@ -154,16 +178,8 @@ Right = Annotated[Operand, OperandKind("Any")]
 
 
 def formula(body: Callable[..., Traced]) -> Callable[..., Any]:
-    """Enter a body into the table, under its name without the underscore. What is no operand is read by its kind."""
-    name, own = body.__name__.strip("_"), tuple(parameters_of(body))
-    rest = [each for each in own if not isinstance(each.kind, OperandKind)]
-    count = len(own) - len(rest)
-
-    def made(*values: Any) -> Traced:
-        given = {each.name: each.read(name, value) for each, value in zip(rest, values[count:], strict=False)}
-        return body(*values[:count], **given)
-
-    FORMULAS[name] = made
+    """Enter a body into the table, under its name without the underscore."""
+    FORMULAS[body.__name__.strip("_")] = RecordedFunction(body)
     return body
 
 
@@ -177,24 +193,25 @@ def elementwise(body: Callable[..., Traced]) -> Callable[..., Any]:
     own = tuple(parameters_of(body))
     signature = (*own, OUT, THREADS)
     operands = "".join(f"{each.name}, " for each in own if isinstance(each.kind, OperandKind))
-    rest = "".join(f"{each.name}, " for each in own if not isinstance(each.kind, OperandKind))
-    line = f"return run({body.__name__!r}, ({operands}), ({rest}), out, threads)"
-    return public(written(body.__name__, signature, "A", line, {"run": run}, body, body.__doc__))
+    names: dict[str, Any] = {"run": run}
+    keys = keys_of([each for each in own if not isinstance(each.kind, OperandKind)], names)
+    line = f"run({body.__name__!r}, ({operands}), ({''.join(f'{key}, ' for key in keys)}), out, threads)"
+    return public(written(body.__name__, signature, "A", line, names, body, body.__doc__))
 
 
 def of_operator(
-    module: str, name: str, op: Pointwise, doc: str, of: Callable[[str, Traced], Traced] | None = None
+    module: str, name: str, op: Pointwise, doc: str, of: Callable[[Traced], Traced] | None = None
 ) -> Callable[..., Any]:
     """Make a function of one operand that is one operator. `of`: makes the operator's operand of the function's."""
 
     def body(input: Value) -> Traced:
-        return apply(op, input if of is None else of(name, input))
+        return apply(op, input if of is None else of(input))
 
     body.__module__, body.__name__, body.__doc__ = module, name, doc
     return elementwise(body)
 
 
-Pairing = Callable[[str, Operand, Operand], Sequence[Traced]]
+Pairing = Callable[[Operand, Operand], Sequence[Traced]]
 
 
 def of_two(
@@ -204,21 +221,21 @@ def of_two(
     operands of the function's; by default these are promoted."""
 
     def body(input: Left, other: Right) -> Traced:
-        a, b = promoted(name, input, other) if of is None else of(name, input, other)
+        a, b = promoted(input, other) if of is None else of(input, other)
         return apply(bools if bools is not None and a.dtype == BOOL else op, a, b)
 
     body.__module__, body.__name__, body.__doc__ = module, name, doc
     return elementwise(body)
 
 
-def floats(where: str, x: Traced) -> Traced:
+def floats(x: Traced) -> Traced:
     """The operand of a function that takes floats only."""
     if not is_float(x.dtype):
-        raise DTypeError(f"{where}: type {x.dtype} is not a float type; cast the input to float32 first")
+        raise DTypeError(f"type {x.dtype} is not a float type; cast the input to float32 first")
     return x
 
 
-def as_floats(where: str, x: Traced) -> Traced:
+def as_floats(x: Traced) -> Traced:
     """Integers and bool as float32."""
     return x if is_float(x.dtype) else as_type(x, FLOAT32)
 
@@ -235,25 +252,20 @@ def apply(op: Pointwise, *operands: Traced) -> Traced:
 
 def record(name: str, *operands: object, arguments: Sequence[Any] = ()) -> Traced:
     """The value of a function on operands of which at least one is recorded."""
-    recorder = recorder_of(operands)
-    for x in operands:
-        if isinstance(x, Traced):
-            if x.recorder is not recorder:
-                raise InputError(f"{name}: the operands are recorded by different calls of fused")
-        elif not isinstance(x, bool | int | float):
-            raise InputError(
-                f"{name}: an operand is {shown(x)} ({type(x).__name__}); in a fused function operands are its "
-                "arguments, what is made of them, and numbers"
-            )
-    return FORMULAS[name](*operands, *arguments)
-
-
-def parse_formula(types: Types, name: str, template: tuple[Any, ...], *arguments: Any) -> Operation:
-    """A function of FORMULAS: `template` has its operands, None for each array."""
-    recorder = FormulaRecorder(name, types)
-    arrays = iter(recorder.given())
-    operands = [next(arrays) if x is None else x for x in template]
-    return operation_of(recorder, FORMULAS[name](*operands, *arguments))
+    try:
+        recorder = recorder_of(operands)
+        for x in operands:
+            if isinstance(x, Traced):
+                if x.recorder is not recorder:
+                    raise InputError("the operands are recorded by different calls of fused")
+            elif not isinstance(x, bool | int | float):
+                raise InputError(
+                    f"an operand is {shown(x)} ({type(x).__name__}); in a fused function operands are its arguments, "
+                    "what is made of them, and numbers"
+                )
+        return FORMULAS[name].value(*operands, *arguments)
+    except CenoteError as error:
+        raise_named(name, error)
 
 
 def operation_of(recorder: FormulaRecorder, result: Traced) -> Operation:
@@ -264,19 +276,17 @@ def operation_of(recorder: FormulaRecorder, result: Traced) -> Operation:
 def run(name: str, operands: Sequence[Any], arguments: Sequence[Any], out: Any, threads: Any) -> Any:
     """A function of FORMULAS on arrays and numbers, at least one of them an array, or on recorded values."""
     if len(operands) == 1 and type(operands[0]) is np.ndarray:  # 2 us less than the general way
-        return call(parse_formula, tuple(operands), (name, (None,), *arguments), out, threads)
+        return call(FORMULAS[name], tuple(operands), (name, (None,), *arguments), out, threads)
     for x in operands:
         if isinstance(x, Traced):
             if out is not None or threads is not None:
-                raise ArgumentError(
-                    f"{name}: out and threads are arguments of the fused function, not of its parts"
-                )
+                raise ArgumentError("out and threads are arguments of the fused function, not of its parts")
             return record(name, *operands, arguments=arguments)
     template = tuple(_number(x) for x in operands)
     arrays = tuple(x for x, number in zip(operands, template, strict=True) if number is None)
     if not arrays:
-        raise InputError(f"{name}: all operands are numbers; at least one must be an array")
-    return call(parse_formula, arrays, (name, template, *arguments), out, threads)
+        raise InputError("all operands are numbers; at least one must be an array")
+    return call(FORMULAS[name], arrays, (name, template, *arguments), out, threads)
 
 
 def _number(x: object) -> Number | None:
@@ -299,7 +309,7 @@ def _type_of_number(x: Number) -> np.dtype[Any]:
     return BOOL if isinstance(x, bool) else INT64 if isinstance(x, int) else FLOAT32
 
 
-def _pair_type(where: str, a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+def _pair_type(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     if a == b or _kind(a) != _kind(b):
         return a if _kind(a) >= _kind(b) else b
     if is_float(a):
@@ -308,11 +318,11 @@ def _pair_type(where: str, a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
         return a if a.itemsize > b.itemsize else b
     joined = np.promote_types(a, b)
     if joined.kind == "f":
-        raise DTypeError(f"{where}: there is no integer type for both {a} and {b}; cast one")
+        raise DTypeError(f"there is no integer type for both {a} and {b}; cast one")
     return joined
 
 
-def result_type(where: str, operands: Sequence[Operand]) -> np.dtype[Any]:
+def result_type(operands: Sequence[Operand]) -> np.dtype[Any]:
     """The type that operands promote to, by torch.result_type's rule."""
     found: np.dtype[Any] | None = None
     arrays = [x.type for x in operands if isinstance(x, Traced)]
@@ -320,7 +330,7 @@ def result_type(where: str, operands: Sequence[Operand]) -> np.dtype[Any]:
     for group in ([x.dtype for x in arrays if x.rank], [x.dtype for x in arrays if not x.rank], numbers):
         joined: np.dtype[Any] | None = None
         for dtype in group:
-            joined = dtype if joined is None else _pair_type(where, joined, dtype)
+            joined = dtype if joined is None else _pair_type(joined, dtype)
         if joined is not None and (found is None or _kind(joined) > _kind(found)):
             found = joined
     assert found is not None, "operands"
@@ -334,12 +344,10 @@ def as_type(x: Operand, dtype: np.dtype[Any], beside: Operand | None = None) -> 
     return x if x.dtype == dtype else apply(Cast(dtype), x)
 
 
-def promoted(
-    where: str, *operands: Operand, floats: bool = False, beside: Operand | None = None
-) -> list[Traced]:
+def promoted(*operands: Operand, floats: bool = False, beside: Operand | None = None) -> list[Traced]:
     """The operands in their common type; with `floats` integers and bool become float32. Numbers are recorded where
     `beside`, or one of the operands, is."""
-    dtype = result_type(where, operands)
+    dtype = result_type(operands)
     if floats and not is_float(dtype):
         dtype = FLOAT32
     some = beside if isinstance(beside, Traced) else next(x for x in operands if isinstance(x, Traced))

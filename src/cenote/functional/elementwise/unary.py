@@ -11,19 +11,14 @@ from typing import Any
 
 from cenote.core.errors import ArgumentError, DTypeError, shown
 from cenote.core.types import is_float
-from cenote.functional.arguments import whole
 from cenote.functional.elementwise.recorder import (
     Traced,
     Value,
     apply,
     as_floats,
     elementwise,
-    formula,
     of_operator,
-    run,
 )
-from cenote.functional.record import public
-from cenote.functional.types import A
 from cenote.ops.elementwise import unary
 from cenote.ops.elementwise.binary import Div, Mul
 from cenote.ops.elementwise.cast import Cast
@@ -73,34 +68,21 @@ ceil = _of_whole("ceil", unary.Ceil(), "Rounded up; integers stay.")
 trunc = _of_whole("trunc", Formula("truncate"), "Rounded toward zero; integers stay.")
 
 
-@formula
-def _round(x: Value) -> Traced:
-    return apply(unary.Round() if is_float(x.dtype) else Cast(x.dtype), x)
-
-
-@formula
-def _round_decimals(x: Value, decimals: int) -> Traced:
-    if not is_float(x.dtype):
-        raise DTypeError(f"round: type {x.dtype} has no decimals; leave them out")
-    if not -_MOST_DECIMALS <= decimals <= _MOST_DECIMALS:
-        raise ArgumentError(
-            f"round: decimals must be from -{_MOST_DECIMALS} to {_MOST_DECIMALS}, got {shown(decimals)}"
-        )
-    scale = x.number(10.0 ** (decimals if decimals > 0 else -decimals))
-    before, after = (Mul(), Div()) if decimals > 0 else (Div(), Mul())
-    return apply(after, apply(unary.Round(), apply(before, x, scale)), scale)
-
-
-@public
-def round(
-    input: A, *, decimals: int = 0, out: A | None = None, threads: int | None = None
-) -> A:  # torch's name
+@elementwise
+def round(input: Value, *, decimals: int = 0) -> Traced:  # torch's name
     """Rounded to the nearest whole number, halves to the even one; integers stay.
 
     decimals  of floats: as many places behind the point (negative: before it) are kept, by a product with the power of
               ten and a division, each rounded to input's type. Raises DTypeError for integers.
     """
-    places = whole("round", "decimals", decimals)
-    if places == 0:
-        return run("round", (input,), (), out, threads)
-    return run("round_decimals", (input,), (places,), out, threads)
+    if not decimals:
+        return apply(unary.Round() if is_float(input.dtype) else Cast(input.dtype), input)
+    if not is_float(input.dtype):
+        raise DTypeError(f"type {input.dtype} has no decimals; leave them out")
+    if not -_MOST_DECIMALS <= decimals <= _MOST_DECIMALS:
+        raise ArgumentError(
+            f"decimals must be from -{_MOST_DECIMALS} to {_MOST_DECIMALS}, got {shown(decimals)}"
+        )
+    scale = input.number(10.0 ** (decimals if decimals > 0 else -decimals))
+    before, after = (Mul(), Div()) if decimals > 0 else (Div(), Mul())
+    return apply(after, apply(unary.Round(), apply(before, input, scale)), scale)

@@ -17,11 +17,11 @@ Extents = Annotated[object, Kind("int | Sequence[int | None] | None")]
 
 def _output(input: Form, value: object) -> tuple[int | None, ...]:
     """The output size; None keeps an extent."""
-    where, rank = input.where, input.rank
+    rank = input.rank
     items = value if isinstance(value, list | tuple) else (value,) * rank
     if len(items) not in (1, rank) or (rank > 1 and len(items) == 1):
-        raise ArgumentError(f"{where}: output_size must be one number or {rank}, got {shown(tuple(items))}")
-    return tuple(None if item is None else whole(where, "output_size", item, 0) for item in items)
+        raise ArgumentError(f"output_size must be one number or {rank}, got {shown(tuple(items))}")
+    return tuple(None if item is None else whole("output_size", item, 0) for item in items)
 
 
 # A plain map must be asked for (layout="HW"): PyTorch's own error samples have it that rank 2 is a mistake.

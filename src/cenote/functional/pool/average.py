@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cenote.core.errors import ArgumentError
 from cenote.core.limits import within
-from cenote.functional.arguments import TORCH, WindowArguments
+from cenote.functional.arguments import HERE, TORCH, WindowArguments
 from cenote.functional.kinds import Map, Rules
 from cenote.functional.record import function
 from cenote.functional.types import Accumulate, Numbers, Padding
@@ -48,18 +48,14 @@ def avg_pool(
     """
     include = semantics.include_pad if count_include_pad is None else count_include_pad
     if include and semantics.name == "tensorflow":
-        raise ArgumentError(
-            f"{input.where}: count_include_pad must be False with semantics='tensorflow', got True"
-        )
+        raise ArgumentError("count_include_pad must be False with semantics='tensorflow', got True")
     divisor = 0
     if divisor_override is not None:
         # PyTorch's own samples divide by -2; nobody else allows it.
         least = None if semantics.name == "torch" else 1
-        divisor = within(input.where, "divisor_override", divisor_override, least)
+        divisor = within(HERE, "divisor_override", divisor_override, least)
         if divisor == 0:
-            raise ArgumentError(
-                f"{input.where}: divisor_override must not be zero, got 0 (leave it None for none)"
-            )
+            raise ArgumentError("divisor_override must not be zero, got 0 (leave it None for none)")
     fields = input.windows(WindowArguments(kernel_size, stride, padding, dilation, ceil_mode), semantics)
     return AveragePool(
         **fields,

@@ -19,7 +19,7 @@ from typing import Any
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import Operation, Types, form, semantics_named
-from cenote.functional.dispatch import Parser, call
+from cenote.functional.dispatch import FAILURES, Parser, call, raise_named
 from cenote.functional.kinds import ArrayKind, MapKind
 from cenote.functional.names import FAMILIES
 from cenote.functional.record import OUT, RECORDS, FunctionParameter, Record, public, written
@@ -31,13 +31,13 @@ Function = Callable[..., Any]
 def _parser(record: Record) -> Parser:
     """A parser for the gradient of a function: its inputs are grad_output and the function's."""
 
-    def parse(types: Types, where: str, *values: object) -> Operation:
+    def parse(types: Types, *values: object) -> Operation:
         grad, x = types[:2]
-        forward = record.parse(types[1:], where, *values)
+        forward = record.parse(types[1:], *values)
         shape = forward.shapes[0]
         if grad.shape != shape:
             raise ShapeError(
-                f"{where}: grad_output must have the output's shape {list(shape)}, got {list(grad.shape)}"
+                f"grad_output must have the output's shape {list(shape)}, got {list(grad.shape)}"
             )
         batched = tuple(TensorType(t.dtype, s) for t, s in zip(types[1:], forward.batched, strict=True))
         above = forward.op.infer(*batched)[0].shape
@@ -47,18 +47,16 @@ def _parser(record: Record) -> Parser:
     return parse
 
 
-def _parse_indices(
-    types: Types, where: str, rank: int, layout: object, semantics: object, plain: bool
-) -> Operation:
+def _parse_indices(types: Types, rank: int, layout: object, semantics: object, plain: bool) -> Operation:
     """The gradient by given indices: inputs are grad_output, indices and the pool's input (for its shape)."""
     grad, indices, x = types
     if indices.shape != grad.shape or indices.dtype != INT64:
         raise ShapeError(
-            f"{where}: indices must be int64 of grad_output's shape {list(grad.shape)}, got {indices.dtype} "
+            f"indices must be int64 of grad_output's shape {list(grad.shape)}, got {indices.dtype} "
             f"{list(indices.shape)}"
         )
-    above, below = (form(where, t, rank, layout, plain) for t in (grad, x))
-    rule = semantics_named(where, "semantics", semantics).index
+    above, below = (form(t, rank, layout, plain) for t in (grad, x))
+    rule = semantics_named("semantics", semantics).index
     op = IndexGradient(below.spatial, rule, below.channels_last)
     return Operation(op, (above.batched, above.batched, below.batched), (x.shape,))
 
@@ -69,27 +67,31 @@ def _gradient(record: Record) -> Function:
     signature = inspect.signature(record.function)
     arrays = [each.name for each in record.of(ArrayKind)]
 
-    def function(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
+    def run(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
         if "indices" in arrays and indices is not None:
             kwargs["indices"], indices = indices, None
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ArgumentError(f"{name}: {error}") from None
+            raise ArgumentError(str(error)) from None
         bound.apply_defaults()
         given = {**bound.arguments, "return_indices": False}
-        inputs = (grad_output, *(given[each] for each in arrays))
+        to = given["out"], given["threads"]
         if indices is None:
-            arguments = (name, *(given[each.name] for each in record.arguments))
-            return call(parser, inputs, arguments, given["out"], given["threads"])
+            inputs = (grad_output, *(given[each] for each in arrays))
+            return call(parser, inputs, (name, *(given[each.name] for each in record.arguments)), *to)
         if not record.indexed:
-            raise ArgumentError(f"{name}: takes no indices")
+            raise ArgumentError("takes no indices")
         (kind,) = (each.kind for each in record.of(MapKind))
         layout, plain = given["layout"], isinstance(kind, MapKind) and kind.plain
-        rest = (name, record.rank_by(name, layout), layout, given["semantics"], plain)
-        return call(
-            _parse_indices, (grad_output, indices, given["input"]), rest, given["out"], given["threads"]
-        )
+        rest = (name, record.rank_by(layout), layout, given["semantics"], plain)
+        return call(_parse_indices, (grad_output, indices, given["input"]), rest, *to)
+
+    def function(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
+        try:
+            return run(grad_output, *args, indices=indices, **kwargs)
+        except FAILURES as error:
+            raise_named(name, error)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
@@ -103,7 +105,7 @@ def _of_regions(record: Record) -> Function:
     """The gradient of a function whose arrays are made of what it is given."""
     name = f"{record.name}_backward"
     values = ", ".join(each.name for each in record.arguments)
-    line = f"return call(parse, (grad_output, *arrays({name!r}, input, boxes)), ({name!r}, {values}), out, threads)"
+    line = f"call(parse, (grad_output, *arrays(input, boxes)), ({name!r}, {values}), out, threads)"
     names = {"call": call, "parse": _parser(record), "arrays": record.arrays}
     signature = (FunctionParameter("grad_output", "A"), *record.signature())
     doc = f"Gradient of {record.name} with respect to its input; boxes get none."
@@ -114,7 +116,7 @@ def _by_indices(record: Record) -> Function:
     """The gradient of a function by the indices that it gave, which alone say it."""
     name = f"{record.name}_backward"
     key = f"({name!r}, {record.rank}, layout, 'torch', True)"
-    line = f"return call(parse, (grad_output, indices, input), {key}, out, threads)"
+    line = f"call(parse, (grad_output, indices, input), {key}, out, threads)"
     arrays = (
         FunctionParameter("grad_output", "A"),
         FunctionParameter("input", "A"),

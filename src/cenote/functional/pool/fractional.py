@@ -22,40 +22,40 @@ Ratio = float | Sequence[float]
 
 
 def _sizes(
-    where: str, spatial: tuple[int, ...], output_size: Numbers | None, output_ratio: Ratio | None
+    spatial: tuple[int, ...], output_size: Numbers | None, output_ratio: Ratio | None
 ) -> tuple[int, ...]:
     rank = len(spatial)
     if (output_size is None) == (output_ratio is None):
         given = "both" if output_size is not None else "neither"
-        raise ArgumentError(f"{where}: give either output_size or output_ratio, got {given}")
+        raise ArgumentError(f"give either output_size or output_ratio, got {given}")
     if output_size is not None:
-        return numbers(where, "output_size", output_size, rank, 1)
+        return numbers("output_size", output_size, rank, 1)
     ratios = output_ratio if isinstance(output_ratio, list | tuple) else (output_ratio,) * rank
     if len(ratios) != rank:
-        raise ArgumentError(f"{where}: output_ratio must be one number or {rank}, got {shown(output_ratio)}")
-    parsed = [real(where, "output_ratio", ratio) for ratio in ratios]
+        raise ArgumentError(f"output_ratio must be one number or {rank}, got {shown(output_ratio)}")
+    parsed = [real("output_ratio", ratio) for ratio in ratios]
     if not all(0 < ratio < 1 for ratio in parsed):
-        raise ArgumentError(f"{where}: output_ratio must lie between 0 and 1, got {shown(output_ratio)}")
+        raise ArgumentError(f"output_ratio must lie between 0 and 1, got {shown(output_ratio)}")
     return tuple(int(extent * ratio) for extent, ratio in zip(spatial, parsed, strict=True))
 
 
 def _with_samples(
-    where: str, rank: int, layout: object, input: object, _random_samples: object, seed: object
+    rank: int, layout: object, input: object, _random_samples: object, seed: object
 ) -> tuple[object, object]:
     """The input and its samples, drawn where there are none: one offset per plane and axis."""
     if _random_samples is not None and seed is not None:
-        raise ArgumentError(f"{where}: give either _random_samples or seed, not both")
-    array, _ = given_array(where, "input", input)
+        raise ArgumentError("give either _random_samples or seed, not both")
+    array, _ = given_array("input", input)
     dtype = array.dtype.newbyteorder("=")
-    shape = form(where, TensorType(dtype, array.shape), rank, layout)
-    return input, _draw(where, shape, seed) if _random_samples is None else _random_samples
+    shape = form(TensorType(dtype, array.shape), rank, layout)
+    return input, _draw(shape, seed) if _random_samples is None else _random_samples
 
 
-def _draw(where: str, shape: Form, seed: object) -> Array:
+def _draw(shape: Form, seed: object) -> Array:
     """Samples in the input's type; narrow ones are drawn below 1 after rounding."""
     if seed is None:
         seed = int(np.random.default_rng().integers(0, 1 << 63))
-    key = seed_of(where, "seed", seed)
+    key = seed_of("seed", seed)
     count = (shape.batched[0], shape.channels, shape.rank)
     draws = uniform(np.arange(int(np.prod(count))), key).reshape(count)
     dtype = shape.dtype if is_float(shape.dtype) else FLOAT32
@@ -86,17 +86,17 @@ def fractional_max_pool(
                                either every call draws anew
     input, kernel_size, return_indices, out, layout, threads: see max_pool2d
     """
-    where, rank = input.where, input.rank
-    window = numbers(where, "kernel_size", kernel_size, rank, 1)
+    rank = input.rank
+    window = numbers("kernel_size", kernel_size, rank, 1)
     input.refuse_empty()
     op = FractionalMaxPool(
-        window, _sizes(where, input.spatial, output_size, output_ratio), return_indices, input.channels_last
+        window, _sizes(input.spatial, output_size, output_ratio), return_indices, input.channels_last
     )
     assert _random_samples is not None, "drawn where there are none"
     draws = TensorType(_random_samples.dtype, (input.batched[0], input.channels, rank))
     if _random_samples.size != draws.size or _random_samples.shape[-1:] != (rank,):
         raise ShapeError(
-            f"{where}: _random_samples must have shape {list(draws.shape)}, got {list(_random_samples.shape)}"
+            f"_random_samples must have shape {list(draws.shape)}, got {list(_random_samples.shape)}"
         )
     outputs = op.infer(input.type, draws)
     return Operation(op, (input.batched, draws.shape), tuple(input.restore(y.shape) for y in outputs))

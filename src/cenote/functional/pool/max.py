@@ -60,7 +60,7 @@ def min_pool(
 
 
 def _flat(kind: type[MaxPool], input: Form, size: Numbers, edge: str, nan: str | None) -> MaxPool:
-    window = numbers(input.where, "size", size, input.rank, 1)
+    window = numbers("size", size, input.rank, 1)
     input.refuse_empty()
     return kind(window, auto_pad=edge, channels_last=input.channels_last, nan=nan or TORCH.nan)
 

@@ -29,10 +29,9 @@ def spatial_pyramid_pool(
     The levels follow one another; within a level channels come first, then bins row by row: what flattening each
     (N, C, level, level) gives, for every `layout` alike. Other arguments as in max_pool2d, spatial axes by `layout`.
     """
-    where = input.where
     if not isinstance(levels, list | tuple) or not levels:
-        raise ArgumentError(f"{where}: levels must be a sequence of numbers of bins, got {shown(levels)}")
-    bins = tuple(whole(where, "levels", level, 1) for level in levels)
+        raise ArgumentError(f"levels must be a sequence of numbers of bins, got {shown(levels)}")
+    bins = tuple(whole("levels", level, 1) for level in levels)
     input.refuse_empty()
     rounding = rules.semantics.rounding
     op = SpatialPyramidPool(bins, input.rank, mode, input.channels_last, rules.of_nan, rounding)

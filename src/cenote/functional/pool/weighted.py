@@ -94,7 +94,7 @@ def blur_pool(
     border       how: "reflect", "replicate" or "zeros"
     Float types; layout (which sets the spatial axes), out, threads: see max_pool2d.
     """
-    window = numbers(input.where, "filter_size", filter_size, input.rank, 1)
-    step = numbers(input.where, "stride", stride, input.rank, 1)
+    window = numbers("filter_size", filter_size, input.rank, 1)
+    step = numbers("stride", stride, input.rank, 1)
     input.refuse_empty()
     return BlurPool(window, step, border, input.channels_last)

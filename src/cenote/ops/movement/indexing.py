@@ -37,13 +37,12 @@ class Gather(Op):
 
     Negative indices count from the end unless `negative` is False. `invalid` says what an index outside of the axis
     does: "raise" (InputError when it runs, naming the first), "clip" (to the nearest end; negative ones too), "wrap"
-    (modulo the extent), "zero" (zeros in its place). Errors call it `label`.
+    (modulo the extent), "zero" (zeros in its place).
     """
 
     axis: int = 0
     invalid: str = "raise"
     negative: bool = True
-    label: str = "gather"
 
     name = "gather"
     selects = True
@@ -60,7 +59,7 @@ class Gather(Op):
         rule = rule_of("gather", self.invalid, self.negative)
         axis, (picked, valid) = (
             self.axis % data.ndim,
-            places_of(self.label, indices, data.shape[self.axis], rule),
+            places_of(self.name, indices, data.shape[self.axis], rule),
         )
         if not data.shape[axis]:  # nothing to take: indices that there are have raised an error
             return (np.zeros((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]), data.dtype),)
@@ -76,7 +75,7 @@ class Gather(Op):
             prod(data.shape[:axis]), (data.shape[axis],), prod(data.shape[axis + 1 :]), indices.size, 0
         )
         rule = rule_of(self.name, self.invalid, self.negative)
-        yield from gather_lowerings(self.label, data, indices, y, rows, rule)
+        yield from gather_lowerings(self.name, data, indices, y, rows, rule)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -98,13 +97,12 @@ class Gather(Op):
 class GatherElements(Op):
     """One element per index: the index replaces the coordinate along the axis, the others are its own place.
 
-    `invalid`, `negative` and `label` as in Gather.
+    `invalid` and `negative` as in Gather.
     """
 
     axis: int = 0
     invalid: str = "raise"
     negative: bool = True
-    label: str = "gather_elements"
 
     name = "gather_elements"
     selects = True
@@ -119,7 +117,7 @@ class GatherElements(Op):
 
     def compute(self, data: Array, indices: Array) -> Arrays:
         rule = rule_of(self.name, self.invalid, self.negative)
-        places, valid = element_places(self.label, self.axis, data, indices, rule)
+        places, valid = element_places(self.name, self.axis, data, indices, rule)
         if not data.size:
             return (np.zeros(indices.shape, data.dtype),)
         return (np.where(valid, data[places], np.zeros((), data.dtype)),)
@@ -127,7 +125,7 @@ class GatherElements(Op):
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         data, indices = (present(kind) for kind in inputs)
         axis, rule = self.axis % max(data.rank, 1), rule_of(self.name, self.invalid, self.negative)
-        yield from gather_elements_lowerings(self.label, data, indices, axis, rule)
+        yield from gather_elements_lowerings(self.name, data, indices, axis, rule)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -36,7 +36,7 @@ class ScatterElements(Op):
     """A copy of the data with one element written per update: the index replaces the coordinate along `axis`.
 
     `reduction` combines the update with what is there (add, mul, max, min); with "none" the last update in
-    row-major order stays where two hit one place, which ONNX leaves undefined. `invalid`, `negative`, `label` as in
+    row-major order stays where two hit one place, which ONNX leaves undefined. `invalid`, `negative` as in
     Gather; with "zero" an update without a place is left out.
     """
 
@@ -44,7 +44,6 @@ class ScatterElements(Op):
     reduction: str = "none"
     invalid: str = "raise"
     negative: bool = True
-    label: str = "scatter_elements"
 
     name = "scatter_elements"
     operands = ("data", "indices", "updates")
@@ -63,7 +62,7 @@ class ScatterElements(Op):
 
     def compute(self, data: Array, indices: Array, updates: Array) -> Arrays:
         rule = rule_of(self.name, self.invalid, self.negative)
-        places, valid = element_places(self.label, self.axis, data, indices, rule)
+        places, valid = element_places(self.name, self.axis, data, indices, rule)
         if not valid.all():
             places, updates = tuple(np.broadcast_to(p, indices.shape)[valid] for p in places), updates[valid]
         return (_written(self.reduction, data, places, updates),)
@@ -73,7 +72,7 @@ class ScatterElements(Op):
             self.axis % max(present(inputs[0]).rank, 1),
             rule_of(self.name, self.invalid, self.negative),
         )
-        yield from scatter_lowerings(self.label, inputs, axis, self.reduction, rule, target)
+        yield from scatter_lowerings(self.name, inputs, axis, self.reduction, rule, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
