@@ -2,7 +2,7 @@
 
 Python 3.11's `functools.cached_property` holds one lock per property while it computes, for all instances: a process
 that forks while another thread does so leaves a child in which that property hangs for ever (later Pythons have no
-lock). Two threads that ask at the same time may both compute; what is computed here does not depend on who does.
+lock). Here two threads that ask at the same time may both compute the value, which is the same for both.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def whole_of(make: Callable[..., int], low: int, high: int, *arguments: Any) -> 
 
 
 def known(ask: Callable[..., int], *arguments: Any, general: int | None = None) -> int:
-    """Return the answer of a function of numbers, a whole number. Where Sizes are among them, the compiled result
-    holds for the sizes that give the same answer; for all sizes, where the answer is `general`."""
+    """Return the answer, a whole number, of a function of numbers. Where Sizes are among them, the compiled result is
+    restricted to the sizes that give the same answer; the answer `general` restricts nothing."""
     trace = _trace_of(arguments)
     if trace is None:
         return ask(*arguments)

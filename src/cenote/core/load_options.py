@@ -31,16 +31,17 @@ from cenote.core.options.checks import OneOf, SomeOf, WholeNumber, names, shapes
 from cenote.core.settings import MAXIMUM_THREADS
 
 Check = Callable[[str, Any], Any]
-"""Takes the name of an option and what was given; gives the value to keep, or raises ArgumentError."""
+"""Function from the name of an option and the given value to the value to keep; raises ArgumentError."""
 
 
 @dataclass(frozen=True)
 class Option:
     """Description of an option besides its type and its default.
 
-    `flag` of the command line; "" for none. `values`: what it takes, as the documentation shows it. `keyed`: other
-    values give other plans, so it is part of the cache's key; a function takes from a value what plans depend on.
-    `stored`: a plan file holds it. `alters` a value: results change by more than rounding in float32 does.
+    `flag`: that of the command line, "" for none. `values`: the values that it takes, as the documentation shows them.
+    `keyed`: other values give other plans, so that the value is a part of the cache's key; a function returns the part
+    of a value that plans depend on. `stored`: plan files hold the value. `alters`: whether a value changes results by
+    more than rounding in float32.
     """
 
     default: Any
@@ -54,7 +55,7 @@ class Option:
 
     @property
     def settled(self) -> bool:
-        """Whether all of it is settled when a plan is made: a plan file takes no other value."""
+        """Whether a plan is made for one value of the option: a plan file takes no other."""
         return self.keyed is True
 
 
@@ -223,7 +224,7 @@ class LoadOptions:
 
     @property
     def exact(self) -> bool:
-        """Whether sums are taken with care: `precision="exact"`."""
+        """Whether `precision` is "exact"."""
         return self.precision == "exact"
 
     @property
@@ -232,7 +233,7 @@ class LoadOptions:
         return "bfloat16" if (self.precision, self.weights) == ("bfloat16", "float32") else self.weights
 
     def key(self) -> dict[str, str]:
-        """Return what plans depend on, as texts that are equal for equal ones."""
+        """Return the values that plans depend on as texts: equal texts give equal plans."""
         found = {}
         for name, said in OPTIONS.items():
             value = getattr(self, name)
@@ -241,21 +242,21 @@ class LoadOptions:
         return found
 
     def record(self) -> dict[str, Any]:
-        """Return what a plan file holds, for JSON."""
+        """Return the values that a plan file holds, for JSON."""
         return {name: getattr(self, name) for name, said in OPTIONS.items() if said.stored}
 
     @staticmethod
     def of_record(record: Mapping[str, Any]) -> LoadOptions:
-        """Return the options that a plan file was made with, as far as it holds them.
+        """Return the options that a plan file was made with; those that it does not hold have their defaults.
 
         Raises ArgumentError, and KeyError where one is missing.
         """
         return NO_OPTIONS.changed(**{name: record[name] for name, said in OPTIONS.items() if said.stored})
 
     def of_plan(self, made: LoadOptions, path: str | os.PathLike[str]) -> Self:
-        """Return these options for the plan file at a path, which was made with others.
+        """Return these options for the plan file at a path, which was made with the options `made`.
 
-        Raises UnsupportedError for an option that is given, differs from them and is settled in a plan.
+        Raises UnsupportedError for an option that is given, differs from theirs and is settled in a plan.
         """
         for name, said in OPTIONS.items():
             given, held = getattr(self, name), getattr(made, name)
@@ -268,7 +269,7 @@ class LoadOptions:
         return self.changed(**made.record())
 
     def changed(self, **others: Any) -> Self:
-        """Return these options with others besides. Raises ArgumentError."""
+        """Return a copy with other values of some options. Raises ArgumentError."""
         if unknown := others.keys() - OPTIONS:
             raise ArgumentError(f"{', '.join(sorted(unknown))}: no option of cenote.load")
         made = object.__new__(type(self))
@@ -279,4 +280,4 @@ class LoadOptions:
 
 OPTIONS: dict[str, Option] = {each.name: each.metadata["option"] for each in dataclasses.fields(LoadOptions)}
 NO_OPTIONS = LoadOptions()
-"""All of them at their defaults."""
+"""Options that are all at their defaults."""

@@ -57,8 +57,8 @@ class Target:
 
     @cached_property
     def text(self) -> str:
-        """Text of all fields, of which digests are made: each load asks for it twice. The one of dataclasses stays
-        "..." for good after Ctrl-C at a bad moment."""
+        """Text of all fields, from which digests are made; each load asks for it twice. It replaces the generated
+        `__repr__`, which returns "..." for the rest of the process once Ctrl-C has interrupted it."""
         return f"Target({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__match_args__)})"
 
     def of_level(self) -> Target:

@@ -27,9 +27,9 @@ class Trace:
     """Record of the compilation of a model for sizes that are not known yet."""
 
     def __init__(self) -> None:
-        self.formulas: list[Any] = []  # formulas of the unknowns u0, u1 …,
-        self.codes: list[str] = []  # their texts, in which others may be named,
-        self.values: list[Any] = []  # and their values for the shapes at hand
+        self.formulas: list[Any] = []  # formulas of the unknowns u0, u1 …
+        self.codes: list[str] = []  # texts of the formulas, which may name other unknowns
+        self.values: list[Any] = []  # values of the unknowns for the shapes at hand
         self._bounds: list[tuple[int, int]] = []
         self._known: dict[str, int] = {}
         self.guards: dict[str, SizeFormula] = {}  # questions by their texts; their values are the answers
@@ -171,7 +171,7 @@ class Trace:
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[dict[str, SizeFormula]]:
-        """Keep questions of this context apart: they restrict nothing, unless they are given to `adopt`."""
+        """Keep the questions of this context apart: they restrict nothing unless they are given to `adopt`."""
         outside, self.guards = self.guards, {}
         try:
             yield self.guards
