@@ -33,8 +33,9 @@ Pattern = tuple[tuple[Any, ...], ...]
 
 
 class CutFindings(NamedTuple):
-    """Findings at a cut. `pattern`: per value that is not given by the inputs' types alone its dtype and extents, or,
-    of a content, dtype, shape and elements; OPEN or () stands for the next of `numbers`, at least 1."""
+    """Facts that are found at a cut. `pattern` has, for each value whose type does not follow from the inputs' types,
+    its dtype and extents; for a content its dtype, shape and elements. OPEN, or () among elements, stands for the next
+    of `numbers`, each at least 1."""
 
     pattern: Pattern
     numbers: tuple[int, ...]
@@ -50,11 +51,10 @@ def count_of(pattern: Pattern) -> int:
 
 @dataclass(frozen=True)
 class Cut:
-    """Cut of a graph. `host` nodes run on the host; `constants` are those that they read. `takes` are the values that
-    the rest gets: inputs of the graph, values that the part before made (`made`, in order), and outputs of host
-    nodes. The rest is compiled for the content of those in `contents`. `ends`: nothing follows, the host makes the
-    remaining outputs.
-    """
+    """Cut of a graph. `host` are the nodes that run on the host, `constants` those that they read. `takes` are the
+    values that the rest reads: inputs of the graph, values that the part before made (`made`, in order), and outputs of
+    host nodes. The rest is compiled for the content of the values in `contents`. `ends`: there is no rest, and the host
+    makes the remaining outputs."""
 
     host: tuple[Node, ...]
     constants: Mapping[str, Array]
@@ -69,8 +69,8 @@ class Cut:
         prepared: Callable[[Node], Node] = lambda node: node,
         threads: int | None = None,
     ) -> dict[str, Array]:
-        """Return the values, and those that the host nodes make: by their references, or by kernels on so many
-        threads. `prepared` gives the node to run for a node."""
+        """Return the values together with those that the host nodes make, by their references or by kernels on this
+        number of threads. `prepared` returns the node to run in place of a host node."""
         known = {**self.constants, **values}
         for node in self.host:
             inputs = [known[name] if name else None for name in node.inputs]
@@ -91,8 +91,8 @@ class Cut:
         return CutFindings(tuple(pattern), tuple(numbers))
 
     def types(self, known: Mapping[str, TensorType], found: CutFindings) -> dict[str, TensorType]:
-        """Return the types of the values that the rest takes, with the contents of the finding. `known`: types of the
-        host's inputs and of values that are no output of it; numbers of the finding may be Sizes."""
+        """Return the types of the values that the rest takes, with the contents of the finding. `known` has the types
+        of the host's inputs and of the other values that no host node makes; numbers of the finding may be Sizes."""
         shapes, numbers = self.open_shapes(known), iter(found.numbers)
         entries, types = iter(found.pattern), {}
         for name in self.takes:

@@ -66,7 +66,7 @@ def _as_objects(node: Node, inputs: Sequence[Array | None], trace: Trace) -> Arr
 
 
 def _plain(found: Array, expected: Array) -> bool:
-    """Whether the array is the operator's result for the shapes at hand."""
+    """Whether an array of objects has the elements, for the shapes at hand, of the operator's own result."""
     at_hand = found.at_hand() if isinstance(found, SizedArray) else found
     return (
         at_hand.dtype == expected.dtype
