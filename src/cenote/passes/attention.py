@@ -72,7 +72,7 @@ def _replace(rewriter: Rewriter, node: Node, average: MatMul, target: Target) ->
 
 
 def _masked(rewriter: Rewriter, node: Node) -> tuple[tuple[Node, MatMul] | None, str]:
-    """Return the product of a sum of scores and a mask, and the mask."""
+    """Return the product that makes the scores, of an addition of a mask to scores, and the mask."""
     for scores, mask in (node.inputs[:2], node.inputs[1::-1]):
         product = rewriter.producer(scores, MatMul) if len(node.inputs) == 2 and mask != scores else None
         shape = rewriter.type(mask).shape

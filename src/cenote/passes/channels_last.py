@@ -1,7 +1,7 @@
-"""Convolutions of few channels read maps whose channels lie last as they are.
+"""Convolutions with few input channels that read maps whose channels lie last, without a transpose.
 
-A row of the window over all channels is one run of numbers there. So such a map is one channel whose rows are as many
-times longer, and the window and its steps along them too:
+In such a map, the elements under one row of the window are contiguous over all channels. So the map is read as one
+channel whose rows are longer by the number of channels, and so are the rows and steps of the window:
 
     %a = transpose(order=(0,3,1,2)) %x           %a = %x as (N, 1, H, W * 3)
     %b = conv(strides=(2,2)) %a, %w[M,3,3,3] ->  %b = conv(strides=(2,6)) %a, %v[M,1,3,9]
@@ -26,8 +26,8 @@ _MOST_CHANNELS = 4  # with more, blocks of channels are the better layout
 
 
 def read_channels_last(graph: Graph) -> Graph:
-    """Return the graph in which such convolutions read their maps directly, where every reader of a
-    transpose is one."""
+    """Return the graph in which the readers of a transpose read its source directly, where all of them are such
+    convolutions."""
     users = graph.users()
     changed: dict[int, list[Node]] = {}
     constants, types, taken = dict(graph.constants), dict(graph.types), set(graph.values())

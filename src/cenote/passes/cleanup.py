@@ -50,8 +50,8 @@ def remove_identities(graph: Graph) -> Graph:
     outputs = set(graph.outputs)
 
     def now(name: str) -> str:
-        """Return the present name of a value: that of the value it was a copy of, which may have got the name of an
-        output later."""
+        """Return the name under which a value is known now: that of the value it is a copy of, or of the output of the
+        graph that this value has become."""
         name = renamed.get(name, name)
         return renamed.get(name, name)
 

@@ -57,8 +57,8 @@ def _dilated(graph: Graph, node: Node) -> ConvShape | None:
 
 @dataclass(frozen=True)
 class _Axis:
-    """Cut of an axis into `step` sub-axes of `length`: so many zeros are put `before` and `after` it, and the plain
-    convolution pads its sub-axis by `pads`, which gives `out` places of it."""
+    """Cut of an axis into `step` sub-axes of `length` elements, with `before` and `after` zeros added to the axis. The
+    plain convolution pads each sub-axis by `pads` and has `out` outputs along it."""
 
     step: int
     before: int

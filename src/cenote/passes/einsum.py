@@ -104,7 +104,7 @@ class _Writer:
         return name
 
     def write(self, node: Node, terms: list[_Term], result: str) -> None:
-        """Write the nodes in place of one."""
+        """Write the nodes that take the place of an einsum."""
         self.stem, self.label = node.outputs[0], node.label
         sizes: dict[str, int] = {}
         for term in terms:
@@ -193,8 +193,8 @@ class _Writer:
         return _Term(value, batch + left + right)
 
     def _broadcast(self, a: _Term, b: _Term, result: str) -> _Term:
-        """Return the product of factors that share letters, or do not; in the order of the result as far as it has
-        them."""
+        """Return the product of two factors without a sum, with axes in the order of the result; axes that it lacks
+        come last."""
         every = "".join(dict.fromkeys(a.letters + b.letters))
         letters = "".join(sorted(every, key=lambda c: result.index(c) if c in result else len(result)))
         factors = []

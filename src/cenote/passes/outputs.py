@@ -1,4 +1,5 @@
-"""Passes about outputs: the program makes its outputs itself, and every node with a kernel makes all of its own."""
+"""Passes for outputs: the program owns the memory of its outputs, pools without a reader of their indices make none,
+and nodes with a kernel have memory for all of their outputs."""
 
 from __future__ import annotations
 

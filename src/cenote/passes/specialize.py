@@ -118,7 +118,8 @@ def run_in_stages(
 
 @dataclass
 class _Specializer:
-    """One walk over the nodes: each goes to the typed part, becomes constants, or is left for later."""
+    """Walk over the nodes, in which each goes to the typed part, becomes constants, runs on the host, or is left for
+    later."""
 
     graph: Graph
     given: Mapping[str, TensorType]
@@ -127,9 +128,9 @@ class _Specializer:
     typed: list[Node] = field(default_factory=list)
     host: list[Node] = field(default_factory=list)
     later: list[Node] = field(default_factory=list)
-    pending: set[str] = field(default_factory=set)  # values that host or later nodes make,
-    after: set[str] = field(default_factory=set)  # those of them that later nodes make,
-    ready: set[str] = field(default_factory=set)  # and outputs of the graph that the host makes
+    pending: set[str] = field(default_factory=set)  # values that host or later nodes make
+    after: set[str] = field(default_factory=set)  # values that later nodes make
+    ready: set[str] = field(default_factory=set)  # outputs of the graph that the host makes
     contents: set[str] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
     inference: Inference = field(default_factory=Inference)

@@ -1,12 +1,11 @@
-"""Sums over a stack, the form in which exporters write branches that are added (ESNet, SKNet), turned
-into additions.
+"""Sums over a stack, the form in which exporters write branches that are added (ESNet, SKNet), turned into additions.
 
     %u = unsqueeze %a, [1]                  ->    %y = add %a, %b
     %v = unsqueeze %b, [1]
     %s = concat(axis=1) %u, %v
     %y = reduce_sum(axes=(1), keepdims=False) %s
 
-Convolutions take an addition along; a stack is an axis of its own, which the blocked layout takes for channels.
+A convolution can absorb an addition. The stack has an axis more, which the blocked layout would treat as channels.
 """
 
 from __future__ import annotations

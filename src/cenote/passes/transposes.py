@@ -223,7 +223,7 @@ class _Walk:
     # ---- a flattened map and the product that reads it --------------------------------------------------------------
 
     def _flatten(self, node: Node) -> bool:
-        """Remember a flattening of (N, H, W, C) to (N, H * W * C): a linear layer can have its weights' rows moved
+        """Remember a flattening of (N, H, W, C) to (N, H * W * C): the rows of a linear layer's weights can be permuted
         instead."""
         if not isinstance(node.op, Reshape | Flatten) or node.inputs[0] not in self.turned:
             return False
@@ -237,7 +237,8 @@ class _Walk:
         return True
 
     def _multiply(self, node: Node) -> bool:
-        """A product of a flattened map with constant weights."""
+        """Compute a product of a flattened map with constant weights on the map as it is, by weights whose rows are
+        permuted."""
         if not isinstance(node.op, Gemm | MatMul) or node.inputs[0] not in self.flat:
             return False
         weights = self.constants.get(node.inputs[1])
