@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
-    """A label per line, or a JSON list."""
+    """Read labels from a file: one per line, or a JSON list."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -28,7 +28,8 @@ def read_labels(path: Path) -> tuple[str, ...]:
 
 
 def split_labels(text: str, lines: bool = False) -> tuple[str, ...]:
-    """Labels of a file (lines) or of a model's metadata (a JSON list, lines, or separated by commas)."""
+    """Return the labels in the text of a file (lines) or of a model's metadata (a JSON list, lines, or separated by
+    commas)."""
     if text.lstrip().startswith("["):
         try:
             return tuple(str(item) for item in json.loads(text))
@@ -39,7 +40,7 @@ def split_labels(text: str, lines: bool = False) -> tuple[str, ...]:
 
 
 def probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:
-    """Scores along the last axis as probabilities: unchanged if they are, else their softmax."""
+    """Return scores along the last axis as probabilities: unchanged if they are some, else their softmax."""
     wide = np.asarray(scores, dtype=np.float64)
     if np.all(wide >= 0) and np.allclose(wide.sum(axis=-1), 1, atol=1e-3):
         return wide
@@ -77,7 +78,7 @@ def answer_lines(outputs: Mapping[str, NDArray[Any]], labels: Sequence[str], top
 
 
 def _scored(outputs: Mapping[str, NDArray[Any]], labels: Sequence[str], top: int | None) -> str:
-    """The output that holds a score per class, or ""."""
+    """Return the name of the output that holds a score per class, or ""."""
     if not labels and top is None:
         return ""
     for name, array in outputs.items():
@@ -90,7 +91,8 @@ def _scored(outputs: Mapping[str, NDArray[Any]], labels: Sequence[str], top: int
 def answer_data(
     outputs: Mapping[str, NDArray[Any]], labels: Sequence[str], top: int | None
 ) -> dict[str, Any]:
-    """The same for programs: by output its dtype, shape and statistics, and of the one with scores the top classes."""
+    """Return the answers as data for JSON: for each output its dtype, shape and statistics, and for the output with
+    scores the top classes."""
     chosen = _scored(outputs, labels, top)
     data: dict[str, Any] = {}
     for name, array in outputs.items():

@@ -1,4 +1,5 @@
-"""The commands, and how the program ends: 0 done, 1 the model or the input is at fault, 2 the command line is."""
+"""The commands, and the exit codes: 0 for success, 1 for a fault of the model or the input, 2 for one of the command
+line."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def common(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process. Errors that the user can mend print as one line, without traceback.
 
-    Whoever reads the output (`cenote run | head`) may have read enough: that is no error, and ends the program.
+    A reader that closes the pipe early (`cenote run | head`) ends the program without an error.
     """
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="cenote")

@@ -1,4 +1,4 @@
-"""`cenote bench`: how fast one model runs here."""
+"""`cenote bench`: latency, throughput and memory of one model."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def bench(
 
 
 def _measure(model: cenote.Model, inputs: Inputs, duration: float) -> list[float]:
-    """Seconds of every run, for so long; at least one. The bar moves ten times a second and not inside a run."""
+    """Return the seconds of each run: as many runs as fit the duration, at least one. The progress bar is drawn between
+    runs, at most ten times a second."""
     console = err()
     times: list[float] = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())

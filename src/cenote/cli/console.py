@@ -39,7 +39,8 @@ def say_json(content: Any) -> None:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that standard output is; None for a file or a pipe, where lines may be long."""
+    """Return the columns of standard output where it is a terminal; None for a file or a pipe, where lines may be
+    long."""
     console = out()
     return console.width if console.is_terminal else None
 
@@ -105,7 +106,7 @@ def show_messages(verbose: int) -> None:
 
 
 def seconds(value: float) -> str:
-    """A duration in the unit that fits, three digits."""
+    """Return a duration as text with three digits, in the unit that fits."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if value >= scale:
             return f"{value / scale:.3g} {unit}" if value / scale < 1000 else f"{value / scale:.0f} {unit}"
@@ -113,7 +114,7 @@ def seconds(value: float) -> str:
 
 
 def size(nbytes: int) -> str:
-    """Bytes as people read them."""
+    """Return a number of bytes as text, in the unit that fits."""
     if nbytes < 1 << 10:
         return f"{nbytes} bytes"
     if nbytes < _BIG:

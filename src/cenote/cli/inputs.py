@@ -18,7 +18,7 @@ Inputs = dict[str, Any]  # arrays, or numbers and lists of numbers, which the mo
 
 
 def read_runs(model: cenote.Model, texts: Sequence[str], preprocess: Preprocess) -> list[tuple[str, Inputs]]:
-    """The runs that the files on the command line ask for: a title and the inputs by name.
+    """Return the runs that the files on the command line request: a title and the inputs by name.
 
     A model with one input runs once per file, one with several runs once. Raises as `read_inputs`.
     """
@@ -52,7 +52,7 @@ def read_inputs(model: cenote.Model, texts: Sequence[str], preprocess: Preproces
 
 
 def _named(text: str, names: Sequence[str]) -> tuple[str, str]:
-    """NAME=TEXT, or just a file, whose name may have a = in it."""
+    """Split NAME=TEXT; a text without the name of an input is a file, whose name may contain "="."""
     for name in sorted(names, key=len, reverse=True):
         if text.startswith(f"{name}="):
             return name, text[len(name) + 1 :]
@@ -63,7 +63,7 @@ def _named(text: str, names: Sequence[str]) -> tuple[str, str]:
 
 
 def _value(declared: Any, text: str, preprocess: Preprocess, numbers: bool) -> Any:
-    """One input: an array file, a picture, or (if `numbers`) numbers on the command line."""
+    """Read one input: an array file, a picture, or (if `numbers`) numbers on the command line."""
     path = Path(text)
     if numbers:
         with contextlib.suppress(ValueError):
@@ -79,7 +79,8 @@ def _value(declared: Any, text: str, preprocess: Preprocess, numbers: bool) -> A
 
 
 def _written(value: Any, declared: Any) -> Any:
-    """A number alone fills an input of one element, whatever its rank."""
+    """Return the value of an input from numbers on the command line; one number fills an input of one element of any
+    rank."""
     if isinstance(value, int | float):
         for _ in declared.shape or ():
             value = [value]
@@ -87,7 +88,7 @@ def _written(value: Any, declared: Any) -> Any:
 
 
 def _archive(path: Path, names: Sequence[str]) -> Inputs:
-    """The arrays of a .npz by input; a lone array needs no name where there is one input."""
+    """Return the arrays of a .npz by input; an only array may have any name where there is one input."""
     try:
         with np.load(path, allow_pickle=False) as content:
             arrays = {name: content[name] for name in content.files}

@@ -21,7 +21,7 @@ import cenote
 from cenote.cli.shapes import parse_bounds
 
 _PANEL = "Loading"
-_LOAD = "load_"  # of the names of parameters: commands have an `inputs` of their own
+_LOAD = "load_"  # prefix of parameters, since commands have `inputs` of their own
 
 Model = Annotated[Path, typer.Argument(help="A model or a plan file.", metavar="MODEL", show_default=False)]
 Shape = Annotated[

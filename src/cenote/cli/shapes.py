@@ -16,8 +16,8 @@ _BOUND = re.compile(r"[^,\0]*\0")  # a dimension's name and "<=", which stands a
 
 
 def parse_shapes(texts: Sequence[str]) -> Shapes:
-    """`name=1,3,224,224`, as often as there are inputs to tell; a bound as `cenote.load` takes it, `h<=224`, counts as
-    its size, the largest. Raises BadParameter (exit code 2)."""
+    """Return sizes of inputs from texts like `name=1,3,224,224`, one per input. A bound as `cenote.load` takes it,
+    `h<=224`, counts as its largest size. Raises BadParameter (exit code 2)."""
     shapes: Shapes = {}
     for text in texts:
         # A shape begins after the last "=" that belongs to no "<=".

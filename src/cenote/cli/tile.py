@@ -63,7 +63,7 @@ class ModelGroup:
 
 @dataclass(frozen=True)
 class Planning:
-    """The machine, and how it is planned for."""
+    """Options of planning: the machine, the strategies and the fields of the policy."""
 
     hardware: Annotated[str, typer.Option(help="npu, npu-small, npu-large, host, or a JSON file.")] = "npu"
     strategy: Annotated[Strategy, typer.Option(help="The three stages, the exact search, or both.")] = (
@@ -72,7 +72,7 @@ class Planning:
     policy: Annotated[list[str] | None, typer.Option(help="A field of the policy: buffers=1.")] = None
 
     def each(self) -> list[dict[str, Any]]:
-        """The arguments of `cenote.tiling.plan`, for each strategy."""
+        """Return the arguments of `cenote.tiling.plan`, for each strategy."""
         strategies = ("three-stage", "search") if self.strategy == "both" else (self.strategy,)
         common = {"hardware": self.hardware, **_policy(self.policy or ())}
         return [{"strategy": strategy, **common} for strategy in strategies]
@@ -80,7 +80,7 @@ class Planning:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Outputs that are made of the plans."""
+    """Options for the output: a picture, the decisions, an execution, JSON."""
 
     svg: Annotated[Path | None, typer.Option(help="Write a picture here; of a model, an HTML page.")] = None
     explain: Annotated[bool, typer.Option("--explain", help="Print each decision.")] = False
@@ -160,7 +160,7 @@ def _refuse(given: dict[str, Any], what: str) -> None:
 
 
 def _executed(plan: cenote.tiling.TilingPlan) -> dict[str, Any]:
-    """Run the plan on random numbers: the simulator's counts beside the plan's, and whether results agree."""
+    """Run the plan on random numbers; return the simulator's counts beside the plan's, and whether results agree."""
     generator = np.random.default_rng(0)
     kind = plan.layer.inputs[0]
     assert kind is not None, "the first input of a layer is its data"
@@ -212,7 +212,7 @@ def _show_model(model: cenote.tiling.NetworkPlan) -> None:
 
 
 def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:
-    """`3` or `3x5`."""
+    """Parse `3` or `3x5`."""
     if text is None:
         return None
     try:
@@ -222,7 +222,7 @@ def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:
 
 
 def _padding(text: str | None) -> Any:
-    """`1`, `1x2`, or (begin, end) pairs: `1,0x1,0`."""
+    """Parse `1`, `1x2`, or (begin, end) pairs: `1,0x1,0`."""
     if text is None or "," not in text:
         return _numbers("--padding", text)
     return tuple(_numbers("--padding", pair) for pair in text.split("x"))
