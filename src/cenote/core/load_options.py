@@ -120,8 +120,8 @@ class LoadOptions:
     precision: Precision = option(
         "fast",
         "exact: convolutions without Winograd's algorithm, products in short chains, averages, norms and statistics in "
-        "float64. bfloat16: convolutions, and values between them, in bfloat16 where the CPU multiplies it faster than "
-        "float32; linear layers keep their weights in it.",
+        "float64. bfloat16: convolutions, values between them, and products with constant matrices in bfloat16 where "
+        "the CPU multiplies it faster than float32; linear layers keep their weights in it.",
         OneOf(PRECISIONS),
         flag="--precision",
         keyed=True,

@@ -57,8 +57,8 @@ def load(
     threads    threads per inference; by default CENOTE_THREADS, or one per physical core this process may use
     precision  "fast"; "exact": convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum,
                products in chains of 32 terms instead of 256, and averages, sums, norms and statistics in float64;
-               "bfloat16": products of convolutions, and values between them, rounded to 8 bits where the CPU multiplies
-               bfloat16 faster than float32, and weights="bfloat16" unless that says float16
+               "bfloat16": operands of convolutions and products, and values between convolutions, are rounded to 8 bits
+               where the CPU multiplies bfloat16 faster than float32, and weights="bfloat16" unless that says float16
     weights    "float32"; "bfloat16" and "float16" keep weights of linear layers (Gemm, one row at a time) in that type,
                which nearly halves their time and rounds each weight relatively by up to 2^-9 or 2^-12
     tune       choice between algorithms that the cost model finds close. "full" measures them now, on one thread (a few

@@ -10,6 +10,9 @@ import numpy as np
 
 from cenote.core.types import BFLOAT16, FLOAT64, Array, is_float
 
+# Error, relative to the largest result, where operands are rounded to bfloat16 that the reference takes as they are.
+ROUNDED_OPERANDS = 2.0**-6
+
 
 def wide(x: Array) -> Array:
     """Float arrays as float64, others as they are: what references compute in."""

@@ -126,6 +126,28 @@ def test_other_operators_get_float32() -> None:
     assert any(step.startswith("conv_bfloat16") for step in steps(loaded))
 
 
+@pytest.mark.usefixtures("emulating")
+def test_products_round_their_operands() -> None:
+    """Of matrices with many rows, in a plan for any number of them; products of two computed matrices stay float32."""
+    nodes = [
+        N("MatMul", ["x", "v0"], ["m"]), N("Add", ["m", "v1"], ["a"]), N("Relu", ["a"], ["r"]),
+        N("MatMul", ["r", "v2"], ["s"]), N("Transpose", ["s"], ["t"], perm=[0, 2, 1]), N("MatMul", ["s", "t"], ["y"]),
+    ]  # fmt: skip
+    v0, v1, v2 = noise(70, 96), noise(96), noise(96, 33)
+    content = onnx.load_from_string(
+        model(nodes, {"x": np.zeros((1, 80, 70), np.float32)}, {"v0": v0, "v1": v1, "v2": v2}, ["y"])
+    )
+    for axis, name in ((0, "n"), (1, "rows")):
+        content.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
+    loaded = cenote.load(content.SerializeToString(), threads=1, precision="bfloat16")
+    for n, rows in ((1, 80), (2, 81), (3, 200)):
+        x = RANDOM.standard_normal((n, rows, 70)).astype(np.float32)
+        s = np.maximum(x.astype(np.float64) @ v0 + v1, 0) @ v2
+        assert 1e-4 < error(loaded(x), s @ s.swapaxes(1, 2)) < 2e-2
+    algorithms = [step.algorithm for step in loaded.plan.describe().steps]
+    assert sum("bfloat16" in each for each in algorithms) >= 2
+
+
 def test_elsewhere_only_weights_are_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without products of bfloat16 convolutions have float32's bits, and linear layers those of weights="bfloat16"."""
     monkeypatch.setenv("CENOTE_TARGET", TARGETS[-1].name)

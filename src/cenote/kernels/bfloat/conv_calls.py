@@ -19,11 +19,17 @@ _BOTH, _FIRST = -1, 0xFFFF  # masks of a pair
 
 
 def bfloat_calls(
-    problem: DirectProblem, way: str, x: View, y: View, residual: View | None, target: Target
+    problem: DirectProblem,
+    way: str,
+    x: View,
+    y: View,
+    residual: View | None,
+    target: Target,
+    columns: int = 0,
 ) -> Iterator[Call]:
     """Yield the calls of one convolution, each of which writes blocks of its own. x lies in blocks of bfloat16, y and
     the residual in blocks of either type; the weights are rounded where they are float32. `way`: that of
-    `codegen.bfloat`."""
+    `codegen.bfloat`. `columns`: of y where it is a plain matrix, with nothing behind a row's last filter."""
     shape, weights = problem.shape, problem.weights
     if not shape.n:
         return
@@ -32,7 +38,7 @@ def bfloat_calls(
     even = replace(problem, weights=weights)
     blocks = -(-shape.group_filters // y.layout.lanes)
     for first, groups, each in block_runs(blocks, shape.pixels * shape.n, target.registers):
-        call = _BfloatGroups(even, way, x, y, residual, target, first, groups, each).call()
+        call = _BfloatGroups(even, way, x, y, residual, target, first, groups, each, columns).call()
         yield replace(call, independent=first > 0)
 
 
@@ -50,9 +56,10 @@ class _BfloatGroups(FilterGroups):
         first: int,
         groups: int,
         each: int,
+        columns: int,
     ) -> None:
         super().__init__(problem, x, y, residual, target, first, groups, each)
-        self.way = way
+        self.way, self.columns = way, columns
 
     @property
     def terms(self) -> int:
@@ -62,12 +69,14 @@ class _BfloatGroups(FilterGroups):
     def _spec(self, width: int, ragged: bool) -> ConvDirectSpec:
         tensors = {"x": self.x, "residual": self.residual, "y": self.y}
         kept = [name for name, view in tensors.items() if view and view.type.dtype == BFLOAT16]
-        return ConvBfloatSpec(**vars(super()._spec(width, ragged)), kept=("weights", *kept), way=self.way)
+        plain = replace(super()._spec(width, ragged), clip=self.columns % self.lanes > 0)
+        return ConvBfloatSpec(**vars(plain), kept=("weights", *kept), way=self.way)
 
     def _words(self, words: dict[str, Argument]) -> dict[str, Argument]:
         rest = self.shape.group_channels % self.unit
         return words | {
             "rest_channels": rest + rest % PAIR,
+            "columns": max(0, self.columns - self.first * self.lanes),
             LAST_PAIR: _FIRST if rest % PAIR else _BOTH,
         }
 

@@ -32,7 +32,7 @@ from cenote.ops.conv.direct import efficiency
 from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.conv.winograd import winograd
 from cenote.ops.epilogue import Epilogue
-from cenote.ops.values import narrow, wide
+from cenote.ops.values import ROUNDED_OPERANDS, narrow, wide
 
 _ROUNDING = (
     2.0**-8
@@ -99,7 +99,7 @@ class BfloatConv(Conv):
             return
         way = target.bfloat or EMULATED
         in_place = residual is not None and residual.dtype == self.y
-        own = 0.0 if w.dtype == BFLOAT16 else _OPERANDS
+        own = 0.0 if w.dtype == BFLOAT16 else ROUNDED_OPERANDS
         offers = [(each, own) for each in _products(known, way)]
         if w.dtype == FLOAT32:
             offers += [(each, 0.0) for each in _on_bfloat_memory(known, way)]

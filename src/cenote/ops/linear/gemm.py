@@ -25,6 +25,7 @@ class Gemm(Fusible):
     """activation(alpha * A' B' + beta * C) with A' of (M, K), B' of (K, N); A' is A or its transpose.
 
     C is optional and broadcasts to (M, N) by NumPy's rules. `exact`: chains of additions have 32 terms, not 256.
+    `bfloat`: A and a constant B may be rounded to bfloat16 where the target multiplies that faster; sums are float32.
     Types: floats, or integers, which wrap around; then alpha and beta must be whole numbers to be exact.
     """
 
@@ -34,6 +35,7 @@ class Gemm(Fusible):
     transpose_b: bool = False
     activation: Activation = field(default_factory=Activation)
     exact: bool = False
+    bfloat: bool = False
 
     name = "gemm"
     operands = ("A", "B", "C?")
@@ -76,7 +78,7 @@ class Gemm(Fusible):
         left = StridedMatrices.of(a.shape, turn[self.transpose_a])
         right = StridedMatrices.of(b.shape, turn[self.transpose_b])
         y, how = StridedMatrices.of(self.infer(*inputs)[0].shape), self.activation
-        terms = Terms(left, right, y, how, self.alpha, self.beta, exact=self.exact)
+        terms = Terms(left, right, y, how, self.alpha, self.beta, exact=self.exact, bfloat=self.bfloat)
         added = _with_c(terms, c)
         if added is not None:
             yield from product_lowerings(added, inputs, target)

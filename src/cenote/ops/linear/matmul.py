@@ -29,7 +29,8 @@ class MatMul(Fusible):
     A' is A with its axes in the order `permute_a` (empty: as they are), B' likewise. The result's axes are put in the
     order `permute_y` before it is stored. Nothing is copied for any of them: kernels read and write in steps. `bias`
     (N,) is added to every row; with `residual` a tensor of the result's shape is added too.
-    Sums are of chains of 256 terms, with `exact` of 32.
+    Sums are of chains of 256 terms, with `exact` of 32. `bfloat`: A and a constant B may be rounded to bfloat16 where
+    the target multiplies that faster; sums are float32.
 
     Types: floats, or integers, which wrap around; for these alpha must be a whole number to be exact.
     """
@@ -41,6 +42,7 @@ class MatMul(Fusible):
     activation: Activation = field(default_factory=Activation)
     residual: bool = False
     exact: bool = False
+    bfloat: bool = False
 
     name = "matmul"
     operands = ("A", "B", "bias?", "residual?")
@@ -114,7 +116,7 @@ class MatMul(Fusible):
             y = StridedMatrices.of([full[axis] for axis in self.permute_y], inverse)
         else:
             y = StridedMatrices.of(full)
-        terms = Terms(left, right, y, self.activation, self.alpha, exact=self.exact)
+        terms = Terms(left, right, y, self.activation, self.alpha, exact=self.exact, bfloat=self.bfloat)
         if bias is not None:
             terms = replace(terms, bias=2)
         if residual is not None:
@@ -162,6 +164,8 @@ def _fused_samples() -> Iterable[Sample]:
     gelu = MatMul(activation=Activation("gelu"), residual=True)
     added = (seeded((37,), 3), seeded((2, 9, 37), 4))
     yield Sample(gelu, (seeded((2, 9, 33), 1), seeded((33, 37), 2), *added), "bias, residual, GELU")
+    rounding = MatMul(activation=Activation("relu"), residual=True, bfloat=True)
+    yield Sample(rounding, (seeded((2, 9, 33), 1), seeded((33, 37), 2), *added), "may round its operands")
     linear = MatMul(permute_b=(1, 0))
     yield Sample(linear, (seeded((1, 65), 1), seeded((30, 65), 2), seeded((30,), 3)), "linear, one row")
     for dtype in (np.float16, "bfloat16"):

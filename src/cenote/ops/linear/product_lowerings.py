@@ -12,15 +12,17 @@ import numpy as np
 from cenote.core import limits
 from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import Target
-from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
+from cenote.core.types import BFLOAT16, FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, constant_of, dense_strides, present
+from cenote.kernels.bfloat.product import BfloatProduct, narrow_elements
 from cenote.kernels.conv.gemv import gemv_call
-from cenote.kernels.cost_model import peak_seconds, stream_seconds
+from cenote.kernels.cost_model import BFLOAT_FASTER, LAUNCH, moved_seconds, peak_seconds, stream_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import summation_tolerance
 from cenote.kernels.product.calls import Matrix, Product
 from cenote.kernels.strided_axes import joined_axes, position_count
 from cenote.ops.base import Lowering
+from cenote.ops.values import ROUNDED_OPERANDS
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Terms:
     """A product of tensors: activation(alpha A B + bias + beta residual), and where each lies in memory.
 
     Bias and residual are the numbers of inputs, or constants: `bias` has one number per column, `residual` the shape
-    of y or what broadcasts to it, with contiguous columns. `exact`: sums are of shorter chains.
+    of y or what broadcasts to it, with contiguous columns. `exact`: sums are of shorter chains. `bfloat`: A and a
+    constant B may be rounded to bfloat16 where the target multiplies that faster.
     """
 
     a: StridedMatrices
@@ -68,6 +71,7 @@ class Terms:
     residual: int | Array | None = None
     residual_at: StridedMatrices | None = None
     exact: bool = False
+    bfloat: bool = False
 
     def product(self) -> Product:
         """Sizes, steps and batch axes; without memory. Rows of pairs that share B are rows of one product."""
@@ -108,6 +112,8 @@ def product_lowerings(
     product = terms.product()
     if _is_streamed(terms, product, inputs):
         yield _streamed(terms, product, inputs, target)
+    if terms.bfloat and target.bfloat:
+        yield from _in_bfloat(terms, product, inputs, target)
     constant = b.value is not None
     temporary: tuple[TensorType, ...] = ()
     if not constant and product.packs(target):
@@ -155,6 +161,38 @@ def _in_order(value: Array, b: StridedMatrices) -> Array:
 
 def _layouts(inputs: Sequence[TensorType | None], repacked: Sequence[int]) -> tuple[Layout | None, ...]:
     return tuple(None if x is None or index in repacked else PLAIN for index, x in enumerate(inputs))
+
+
+# ---- operands rounded to bfloat16 -----------------------------------------------------------------------------------
+
+
+def _in_bfloat(
+    terms: Terms, product: Product, inputs: Sequence[TensorType | None], target: Target
+) -> Iterator[Lowering]:
+    """Yield the lowering of float32 rows by a constant matrix, with a constant bias and a residual of y's shape."""
+    bias = terms.bias if not isinstance(terms.bias, int) else present(inputs[terms.bias]).value
+    known = present(inputs[1]).value is not None and (bias is not None or terms.bias is None)
+    rows = product.a.column == 1 and not product.axes and (product.alpha, product.beta) == (1, 1)
+    whole = terms.residual is None or (isinstance(terms.residual, int) and terms.residual_at == terms.y)
+    if not (known and rows and whole) or present(inputs[0]).dtype != FLOAT32 or terms.exact:
+        return
+    memory = TensorType(BFLOAT16, (narrow_elements(product.m, product.k),))
+
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        weights = _in_order(constant_of(views[1]), terms.b).reshape(product.k, product.n)
+        given = terms.activation, target.bfloat, product.a.row, product.y.row
+        problem = BfloatProduct(product.m, weights.T, bias, *given, product.y.row)
+        residual = views[terms.residual] if isinstance(terms.residual, int) else None
+        return [*problem.calls(present(views[0]), made[0], residual, made[1], target)]
+
+    constants = [1, *(x for x in range(2, len(inputs)) if x != terms.residual)]
+    compute = peak_seconds(2 * product.m * product.n * product.k, target, 0.85 * BFLOAT_FASTER)
+    seconds = maximum(compute, stream_seconds(2 * product.k * product.n)) + moved_seconds(3 * memory.nbytes)
+    in_place = (terms.residual,) if isinstance(terms.residual, int) else ()
+    layouts = _layouts(inputs, constants)
+    yield Lowering(
+        "panels_bfloat16", layouts, (PLAIN,), bind, seconds + LAUNCH, ROUNDED_OPERANDS, (memory,), in_place
+    )
 
 
 # ---- one row or one column: each weight is read once -----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Convolutions of bfloat16, and values between them kept as such, for precision="bfloat16".
+"""Convolutions and products of bfloat16, and values between convolutions kept as such, for precision="bfloat16".
 
     %a = conv %x, %w, %b : f32              %a = conv_bfloat16(y=bf16) %x, %w, %b : bf16
     %p = max_pool %a : f32            ->    %p = max_pool %a : bf16
@@ -8,12 +8,14 @@
 A value is bfloat16 in memory where a convolution makes it and one reads it, perhaps behind operators that only choose
 among their elements. Whether products are of bfloat16 as well is the scheduler's choice: Winograd's algorithm in
 float32 has a quarter of the products of many a layer. Values that other operators make are rounded for convolutions
-whose products are estimated to be so much quicker that the rounding pays; other operators get float32.
+whose products are estimated to be so much quicker that the rounding pays; other operators get float32. Products of
+matrices round their operands themselves.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,8 @@ from cenote.ops.base import Op
 from cenote.ops.conv.bfloat_conv import BfloatConv
 from cenote.ops.conv.conv import Conv
 from cenote.ops.elementwise.cast import Cast
+from cenote.ops.linear.gemm import Gemm
+from cenote.ops.linear.matmul import MatMul
 from cenote.ops.movement.parts import Concat
 from cenote.ops.pool.window import MaxPool
 
@@ -59,8 +63,6 @@ class _Pass:
     def result(self) -> Graph:
         for node in self.graph.nodes:
             self._visit(node)
-        if not self.kept and not self.made:
-            return self.graph
         types = {name: kind for name, kind in self.graph.types.items() if name not in self.kept}
         types |= {name: TensorType(BFLOAT16, self.graph.types[name].shape) for name in self.kept}
         for (name, dtype), other in self.made.items():
@@ -118,7 +120,16 @@ class _Pass:
             self.nodes.append(node)
             return
         inputs = tuple(self._in_type(name, FLOAT32) for name in node.inputs)
-        self.nodes.append(node if inputs == node.inputs else Node(node.op, inputs, node.outputs, node.label))
+        op = self._rounding(node)
+        same = op is node.op and inputs == node.inputs
+        self.nodes.append(node if same else Node(op, inputs, node.outputs, node.label))
+
+    def _rounding(self, node: Node) -> Op:
+        """A product of matrices that may round its operands; others as they are."""
+        op = node.op
+        if not isinstance(op, Gemm | MatMul) or op.exact or node.inputs[1] not in self.graph.constants:
+            return op
+        return replace(op, bfloat=True) if self.graph.types[node.outputs[0]].dtype == FLOAT32 else op
 
     def _visit_convolution(self, node: Node) -> None:
         assert isinstance(node.op, Conv)
