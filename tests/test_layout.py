@@ -38,6 +38,7 @@ ROWS = (
     ("diagnosis",),
     ("models", "functional"),
     ("verification", "quantization", "serving"),
+    ("compression",),
     ("__init__", "backend", "ray", "torch", "ort"),
     ("cli",),
     ("__main__",),
@@ -48,7 +49,7 @@ THIRD_PARTY = {
     "numpy": set(RANK),
     "ml_dtypes": {"core", "kernels", "ops", "frontends"},
     "llvmlite": {"codegen"},
-    "onnx": {"frontends", "quantization"},
+    "onnx": {"frontends", "quantization", "compression"},
     "google": {"frontends", "quantization", "serving"},  # protobuf, which onnx and gRPC are made of
     "torch": {"torch"},  # cenote.torch: for those who have it
     "typer": {"cli"},

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from cenote import functional, serving, tiling
     from cenote.about.info import Info, info
     from cenote.about.stored import CachedFile, cache_contents, clear_cache
+    from cenote.compression.compress import compress
+    from cenote.compression.report import Compression
     from cenote.diagnosis.diagnose import Diagnosis
     from cenote.frontends.parameters.writer import extract
     from cenote.profile.comparison import Comparison, compare_profiles
@@ -51,6 +53,7 @@ __all__ = [
     "CenoteError",
     "CodegenError",
     "Comparison",
+    "Compression",
     "DTypeError",
     "Diagnosis",
     "Info",
@@ -70,6 +73,7 @@ __all__ = [
     "cache_contents",
     "clear_cache",
     "compare_profiles",
+    "compress",
     "extract",
     "functional",
     "info",
@@ -93,6 +97,8 @@ _ON_DEMAND = {
     "Diagnosis": "cenote.diagnosis.diagnose",
     "Comparison": "cenote.profile.comparison",
     "compare_profiles": "cenote.profile.comparison",
+    "Compression": "cenote.compression.report",
+    "compress": "cenote.compression.compress",
     "Profile": "cenote.profile.data",
     "Info": "cenote.about.info",
     "info": "cenote.about.info",

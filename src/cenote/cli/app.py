@@ -15,6 +15,7 @@ from cenote.cli.bench import bench
 from cenote.cli.cache import cache
 from cenote.cli.console import err, show_messages
 from cenote.cli.conversion.compile import compile_model
+from cenote.cli.conversion.compress import compress
 from cenote.cli.conversion.extract import extract
 from cenote.cli.conversion.quantize import quantize
 from cenote.cli.info import info
@@ -47,6 +48,7 @@ for command in (
     tile,
     verify,
     quantize,
+    compress,
     extract,
     warm,
     serve,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cenote.core.errors import ArgumentError, refusals, shown
@@ -12,7 +11,7 @@ from cenote.quantization.metrics import Metric
 from cenote.quantization.qdq import WeightFormat
 from cenote.quantization.quantizer import Quantizer, Settings
 from cenote.quantization.ranges import Method, RangeChoice
-from cenote.quantization.reading import Source
+from cenote.quantization.reading import Source, destination
 from cenote.quantization.report import QuantizationReport
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def quantize(
         threads,
         progress or (lambda what, done, total: None),
     )
-    path, most = _destination(source, out), _drop(max_drop)
+    path, most = destination(source, out), _drop(max_drop)
     with refusals("quantising a model"):
         return Quantizer(source, calibration, evaluation, metric, settings).written(path, most, measure)
 
@@ -85,19 +84,6 @@ def _drop(given: object) -> float | None:
     if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
         raise ArgumentError(f"max_drop: {shown(given)} is not a number from 0 on")
     return float(given)
-
-
-def _destination(source: Source, out: str | os.PathLike[str]) -> Path:
-    """Return the path to write, known to be possible before anything is computed."""
-    if not isinstance(out, str | os.PathLike):
-        raise ArgumentError(f"out: {shown(out)} is not a path")
-    path = Path(out)
-    if path.is_dir() or not path.parent.is_dir():
-        raise ArgumentError(f"out: {path} is a folder, or lies in a folder that does not exist")
-    origin = Path(source) if isinstance(source, str | os.PathLike) else None
-    if origin is not None and origin.exists() and path.exists() and path.samefile(origin):
-        raise ArgumentError(f"out: {path} is the float model itself")
-    return path
 
 
 def _patterns(exclude: object) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
-from cenote.core.errors import MissingFileError, ModelError, UnsupportedError
+from cenote.core.errors import ArgumentError, MissingFileError, ModelError, UnsupportedError, shown
 from cenote.frontends.formats import format_of_file
 from cenote.quantization.network import Network, label
 
@@ -45,7 +45,7 @@ def read(source: Source) -> tuple[Network, list[str]]:
     Raises MissingFileError, ModelError for what is no model, UnsupportedError for other formats, for models that are
     quantised, and where onnx cannot convert an opset.
     """
-    model = _parsed(source)
+    model = parsed(source, "quantize")
     _refuse_quantised(model)
     notes: list[str] = []
     if model.functions:
@@ -86,8 +86,8 @@ def write(network: Network, path: Path) -> None:
     onnx.save_model(copy, path, save_as_external_data=True, location=data.name, size_threshold=1024)
 
 
-def _parsed(source: Source) -> ModelProto:
-    """Return a message of its own, constants in it."""
+def parsed(source: Source, doing: str) -> ModelProto:
+    """Return a message of its own, constants in it. `doing`: the function that takes it, for errors."""
     if isinstance(source, ModelProto):
         copy = ModelProto()
         copy.CopyFrom(source)
@@ -107,7 +107,7 @@ def _parsed(source: Source) -> ModelProto:
         raise ModelError(f"{name}: the file cannot be read ({error})") from error
     if form != "onnx":
         what = _CONVERT.get(form or "savedmodel", f"in the format {form}")
-        raise UnsupportedError(f"{name}: quantize takes models of ONNX; this is {what}")
+        raise UnsupportedError(f"{name}: {doing} takes models of ONNX; this is {what}")
     try:
         model = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnx.load(source)
     except DecodeError as error:
@@ -117,6 +117,19 @@ def _parsed(source: Source) -> ModelProto:
     if not model.HasField("graph") or not model.graph.node:
         raise ModelError(f"{name}: this is not an ONNX model: it has no graph")
     return model
+
+
+def destination(source: Source, out: str | os.PathLike[str]) -> Path:
+    """Return the path to write, known to be possible before anything is computed."""
+    if not isinstance(out, str | os.PathLike):
+        raise ArgumentError(f"out: {shown(out)} is not a path")
+    path = Path(out)
+    if path.is_dir() or not path.parent.is_dir():
+        raise ArgumentError(f"out: {path} is a folder, or lies in a folder that does not exist")
+    origin = Path(source) if isinstance(source, str | os.PathLike) else None
+    if origin is not None and origin.exists() and path.exists() and path.samefile(origin):
+        raise ArgumentError(f"out: {path} is the float model itself")
+    return path
 
 
 def _refuse_quantised(model: ModelProto) -> None:

@@ -105,7 +105,7 @@ def quantize(
     Without --labels the metric is the share of inputs with the class of the float model, for models that give scores
     of classes, else 1 - relative error.
     """
-    data = _calibration(model, inputs, pictures.settings(), threads)
+    data = calibration_data(model, inputs, pictures.settings(), threads)
     metric = None if labels is None else _accuracy(labels)
     with progressing(f"quantising {model.name}") as progress:
         made = cenote.quantize(
@@ -117,7 +117,7 @@ def quantize(
         say(str(made))
 
 
-def _calibration(
+def calibration_data(
     model: Path, inputs: Sequence[Path], settings: Preprocess, threads: int | None
 ) -> list[Inputs]:
     """Read the data: a run for each file, in the order of names in folders."""
