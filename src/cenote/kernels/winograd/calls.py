@@ -59,6 +59,10 @@ class WinogradTiling:
         """Fraction of the multiply-adds' peak that the products reach."""
         return 0.88
 
+    def read_seconds(self, nbytes: float) -> float:
+        """Time to read weights of so many bytes."""
+        return weight_seconds(nbytes)
+
     @property
     def products(self) -> int:
         return self.vertical.a * self.horizontal.a
@@ -186,7 +190,7 @@ class WinogradTiling:
         blocks = self.channel_blocks + self.filter_blocks
         transforms = peak_seconds(2 * self.transform_operations(blocks), self.target, 0.5)
         return (
-            maximum(peak_seconds(products, self.target, self.efficiency), weight_seconds(weights * passes))
+            maximum(peak_seconds(products, self.target, self.efficiency), self.read_seconds(weights * passes))
             + transforms
         )
 
