@@ -15,8 +15,8 @@ from cenote.quantization.data import Run
 from cenote.quantization.network import Network
 from cenote.quantization.placement import ByteLayer, BytePlacement
 from cenote.quantization.qdq import WeightFormat, dequantized, weights_of
-from cenote.quantization.report import LayerErrors
 from cenote.quantization.scales import ByteLevels
+from cenote.quantization.table import LayerErrors
 
 
 @dataclass

@@ -26,8 +26,9 @@ from cenote.quantization.prepare import prepare
 from cenote.quantization.qdq import WeightFormat, write_qdq
 from cenote.quantization.ranges import RangeChoice
 from cenote.quantization.reading import Source, read, write
-from cenote.quantization.report import LayerErrors, QuantizationReport
+from cenote.quantization.report import QuantizationReport
 from cenote.quantization.scales import ByteLevels
+from cenote.quantization.table import LayerErrors
 
 # Runs whose values inside are compared for the table of errors, and on which layers are ranked.
 _COMPARED, _RANKED = 8, 2

@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-
-@dataclass(frozen=True)
-class LayerErrors:
-    """Errors of a layer on bytes. Ratios of signal to noise are in dB: 6 for each bit, inf where nothing is lost.
-
-    `weights_sqnr`: of its weights, rounded (None: it has none). `own_sqnr`: of its result, rounded and clipped, with
-    all before it in float (None: its result stays in float). `sqnr`, `largest_error`: of its result in the quantised
-    model, which inherits the errors of layers before it; the latter relative to the result's largest number.
-    """
-
-    name: str
-    op: str
-    weights_sqnr: float | None
-    own_sqnr: float | None
-    sqnr: float
-    largest_error: float
+from cenote.quantization.page import page
+from cenote.quantization.table import HEADS, LayerErrors, row
 
 
 @dataclass(frozen=True)
@@ -63,9 +48,17 @@ class QuantizationReport:
             )
         return {**content, "drop": self.drop}
 
-    def __str__(self) -> str:
-        lines = [*table(self.layers), ""]
-        lines += [f"in float32: {name}" for name in self.floats]
+    def html(self) -> str:
+        """Return all of it as one page without external files, with a picture of the layers' errors."""
+        return page(self.path, self.summary(), self.cells(), self.layers)
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return the table of errors: its head, and a row for each layer."""
+        return [HEADS, *map(row, self.layers)]
+
+    def summary(self) -> list[str]:
+        """Return what was gained and lost, as lines of text."""
+        lines = [f"in float32: {name}" for name in self.floats]
         lines += [f"note: {note}" for note in self.notes]
         lines.append(f"{self.metric}: {self.before:.5g} before, {self.after:.5g} after")
         if self.ms_before is not None and self.ms_after is not None:
@@ -75,40 +68,16 @@ class QuantizationReport:
         sizes = " before, ".join(f"{size / 1e6:.3g} MB" for size in (self.weights_before, self.weights_after))
         lines.append(f"constants: {sizes} after")
         lines.append(f"{len(self.layers)} layers on bytes ({self.method}), written to {self.path}")
-        return "\n".join(lines)
+        return lines
 
-
-HEADS = ("layer", "operator", "weights", "own", "SQNR, dB", "largest error")
-
-
-def rows(layers: Sequence[LayerErrors]) -> list[tuple[str, ...]]:
-    """Return the cells of the table of errors."""
-    return [
-        (
-            layer.name,
-            layer.op,
-            decibels(layer.weights_sqnr),
-            decibels(layer.own_sqnr),
-            decibels(layer.sqnr),
-            f"{layer.largest_error:.2%}",
-        )
-        for layer in layers
-    ]
-
-
-def table(layers: Sequence[LayerErrors]) -> list[str]:
-    """Return the table of errors as lines of plain text."""
-    cells = [HEADS, *rows(layers)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(HEADS))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
-
-
-def decibels(ratio: float | None) -> str:
-    """Return a ratio of signal to noise as text."""
-    return "" if ratio is None else f"{ratio:.1f}"
+    def __str__(self) -> str:
+        cells = self.cells()
+        widths = [max(len(row[column]) for row in cells) for column in range(len(HEADS))]
+        table = [
+            "  ".join(
+                cell.ljust(width) if column < 2 else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        ]
+        return "\n".join([*table, "", *self.summary()])

@@ -36,10 +36,21 @@ def test_arrays_options_and_text(network: Path, tmp_path: Path, cenote_command: 
         "--correct-bias",
     ]
     ended = cenote_command(
-        "quantize", network, tmp_path / "x.npy", "-o", tmp_path / "q.onnx", *options, "--exclude", "c[12]"
+        "quantize",
+        network,
+        tmp_path / "x.npy",
+        "-o",
+        tmp_path / "q.onnx",
+        *options,
+        "--exclude",
+        "c[12]",
+        "--html",
+        tmp_path / "page.html",
     )
     assert ended.code == 0, ended.err
     assert ended.out.startswith("layer")
+    picture = (tmp_path / "page.html").read_text()
+    assert picture.count("<rect") == picture.count("<tr>") - 1 > 3
     assert "in float32: c1\nin float32: c2\n" in ended.out
     assert "top-1 agreement with float: 1 before" in ended.out
     assert "layers on bytes (percentile)" in ended.out

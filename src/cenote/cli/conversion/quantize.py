@@ -97,6 +97,9 @@ def quantize(
             show_default=False,
         ),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a page with a picture of errors.", show_default=False)
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, max=256, help="As for loading.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -111,6 +114,8 @@ def quantize(
         made = cenote.quantize(
             model, data, output, metric=metric, threads=threads, progress=progress, **ways.keywords()
         )
+    if html is not None:
+        html.write_text(made.html(), encoding="utf-8")
     if as_json:
         say_json({"file": str(model), **made.as_dict()})
     else:
