@@ -83,6 +83,24 @@ def test_a_gemm_with_a_bias_per_row_stays() -> None:
     assert prepared(given).nodes[0].attribute
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_biases_of_products(turned: bool) -> None:
+    nodes = [node("MatMul", "x w", "m"), node("Add", "c m" if turned else "m c", "y")]
+    given = model(nodes, {"x": ("n", 5)}, "y", {"w": noise(5, 4), "c": noise(4)})
+    assert same(given, noise(3, 5)) == ["Gemm"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "bias"),
+    [(("n", 2, 5), (4,)), (("n", 5), (3, 4)), (("n", 5), ())],
+    ids=["cube", "rows", "number"],
+)
+def test_products_that_stay(shape: tuple[int | str, ...], bias: tuple[int, ...]) -> None:
+    nodes = [node("MatMul", "x w", "m"), node("Add", "m c", "y")]
+    given = model(nodes, {"x": shape}, "y", {"w": noise(5, 4), "c": np.asarray(noise(*bias))})
+    assert same(given, noise(*(3 if each == "n" else int(each) for each in shape))) == ["MatMul", "Add"]
+
+
 def test_constants_become_initializers() -> None:
     tensor = numpy_helper.from_array(noise(4, 4, 1, 1), "value")
     nodes = [

@@ -13,6 +13,8 @@ from onnx import ModelProto, NodeProto, numpy_helper
 from cenote.core.types import Array
 
 Value = TypeVar("Value")
+# Bytes of constants that may be shapes.
+_SHAPES = 1024
 
 
 class Network:
@@ -84,6 +86,23 @@ class Network:
         self.refreshed()
         read = {*self.readers, *self.outputs, *self.inside}
         self.drop_constants(lambda name: name not in read)
+
+    def of_rank(self, rank: int) -> set[str]:
+        """Return the names of values that are known to have so many axes."""
+        graph = self.model.graph
+        bare = onnx.ModelProto()
+        bare.CopyFrom(self.model)
+        # Types need no weights, of which there may be more than a message can hold: only sizes of shapes.
+        for tensor in bare.graph.initializer:
+            if len(tensor.raw_data) > _SHAPES:
+                tensor.ClearField("raw_data")
+        inferred = onnx.shape_inference.infer_shapes(bare).graph
+        found = (*graph.input, *inferred.value_info)
+        return {
+            each.name
+            for each in found
+            if each.type.tensor_type.HasField("shape") and len(each.type.tensor_type.shape.dim) == rank
+        }
 
     def replace_nodes(self, nodes: list[NodeProto]) -> None:
         """Put other nodes in place of all, in an order in which each value is made before it is read."""

@@ -3,6 +3,7 @@
     Constant, Identity of a constant            ->  an initializer
     conv (or gemm) - BatchNormalization         ->  conv with other weights and bias
     gemm with alpha, beta or a scalar bias      ->  gemm with alpha = beta = 1 and a bias per column
+    matmul of a matrix - add of a constant      ->  gemm
 
 A QuantizeLinear between a convolution and its normalisation would round twice, and engines would not fuse the two.
 """
@@ -24,6 +25,7 @@ def prepare(network: Network) -> None:
         if node.op_type == "Gemm":
             _plain_gemm(network, node)
     network.refreshed()
+    _join_biases(network)
     _fold_normalizations(network)
     network.drop_unread_constants()
 
@@ -91,6 +93,29 @@ def _plain_gemm(network: Network, node: NodeProto) -> None:
     kept = [each for each in node.attribute if each.name not in ("alpha", "beta")]
     del node.attribute[:]
     node.attribute.extend(kept)
+
+
+def _join_biases(network: Network) -> None:
+    """Put biases that are added to products into them: between the two there would be another rounding."""
+    matrices = network.of_rank(2)
+    gone: set[str] = set()
+    nodes = network.nodes
+    for node in nodes:
+        reader = network.only_reader(node.output[0]) if node.op_type == "MatMul" else None
+        weights = network.constant(node, 1)
+        if reader is None or reader.op_type != "Add" or weights is None or weights.ndim != 2:
+            continue
+        bias = network.constant(reader, 1 if reader.input[0] == node.output[0] else 0)
+        if bias is None or bias.shape not in (weights.shape[1:], (1, *weights.shape[1:])):
+            continue
+        if node.input[0] in matrices and weights.dtype == bias.dtype == np.float32:
+            network.set_constant(name := f"{node.name}.bias", bias.ravel())
+            node.op_type = "Gemm"
+            node.input.append(name)
+            node.output[0] = reader.output[0]
+            gone.add(reader.name)
+    if gone:
+        network.replace_nodes([node for node in nodes if node.name not in gone])
 
 
 def _fold_normalizations(network: Network) -> None:
