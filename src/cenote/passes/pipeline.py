@@ -58,10 +58,10 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         remove_identities,
         lambda graph: quantize_sums(graph, target),
         lambda graph: quantize_means(graph, target),
-        tabulate_bytes,
-        remove_identities,
         lambda graph: store_weights(graph, target),
         dequantize_constants,
+        tabulate_bytes,  # of which constants are numbers
+        remove_identities,
         say_groups,
         write_out_einsums,
         sink_transposes,

@@ -24,6 +24,7 @@ CONSTANTS: dict[str, Array] = {
     "half": np.array([0.5], np.float32),
     "root": np.float32(np.sqrt(2)),
     "n": np.uint8(0),
+    "two": np.uint8([[29]]),
     "m": np.int8(-128),
     "low": np.float32(-1),
     "high": np.float32(2.5),
@@ -54,6 +55,11 @@ FUNCTIONS = {
         N("QuantizeLinear", ["a", "g", "n"], ["b"]),
         N("DequantizeLinear", ["b", "g", "n"], ["c"]),
         N("Mul", ["x", "c"], ["r"]),
+    ],
+    "a number that is dequantised": [
+        N("DequantizeLinear", ["two", "s", "n"], ["c"]),
+        N("Sigmoid", ["x"], ["a"]),
+        N("Mul", ["a", "c"], ["r"]),
     ],
     "gelu in pieces": [
         N("Div", ["x", "root"], ["a"]),
