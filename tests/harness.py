@@ -13,7 +13,7 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType, is_float
-from cenote.functional.dispatch import runner_for
+from cenote.functional.dispatch import prepared_runner
 from cenote.kernels.base import (
     Argument,
     Call,
@@ -159,7 +159,7 @@ def run_alone(
 ) -> tuple[Array, ...]:
     """The outputs of an operator on row-major arrays as `cenote.functional` runs it; `out`: arrays to fill."""
     types = [None if x is None else TensorType.known(x) for x in arrays]
-    return runner_for(op, types, threads)(arrays, out)
+    return prepared_runner(op, types, threads)[0](arrays, out)
 
 
 def calls_of(op: Op, lowering: Lowering, types: Sequence[TensorType | None]) -> Sequence[Call]:

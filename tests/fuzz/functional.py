@@ -34,13 +34,13 @@ class Functional:
 
     def prepare(self) -> None:
         """Listen in on which operator a call becomes."""
-        real = dispatch.runner_for
+        real = dispatch.prepared_runner
 
         def listening(op: Op, types: Any, *rest: Any) -> Any:
             self.prepared.append((op, types))
             return real(op, types, *rest)
 
-        dispatch.runner_for = listening
+        dispatch.prepared_runner = listening
 
     def close(self) -> None:
         self.fence.clear()
@@ -124,6 +124,8 @@ class Functional:
         self.prepared.clear()
         made = function(*inputs, **given)
         results = list(made) if isinstance(made, tuple) else [made]
+        if not self.prepared:
+            raise Finding(f"{function.__name__} has been prepared unheard: nothing to compare it with")
         self.against_reference(function, inputs, results)
         self.with_out(function, inputs, given, results, rng)
         if "threads" not in given and rng.random() < 0.2:

@@ -4,8 +4,8 @@ A call is parsed and validated once per signature (function, arguments, shapes, 
 kept. The key holds the arguments' bytes, not the arguments: 1, 1.0 and True are equal and hash alike, but only 1 is a
 valid kernel_size.
 
-`runner_for` does once, for given types, what does not depend on the arrays' content: it picks a lowering, generates the
-kernels and makes a small program. An operator without a lowering for plain memory runs its reference.
+`prepared_runner` does once, for given types, what does not depend on the arrays' content: it picks a lowering,
+generates the kernels and makes a small program. An operator without a lowering for plain memory runs its reference.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
     for y in made:
         check_extents(f"{arguments[0]}: a result", y.shape, y.dtype.itemsize)
     _check_memory(arguments[0], made)
-    runner, in_place = _prepared_runner(op, batched, count, () if moved else operation.shapes)
+    runner, in_place = prepared_runner(op, batched, count, () if moved else operation.shapes)
     prepared = Prepared(
         runner=runner,
         outputs=tuple(TensorType(y.dtype, shape) for y, shape in zip(made, operation.shapes, strict=True)),
@@ -291,24 +291,17 @@ def _fill(prepared: Prepared, arrays: Sequence[Array], targets: Sequence[Array])
 # ---- runners ---------------------------------------------------------------------------------------------------------
 
 
-def runner_for(
+def prepared_runner(
     op: Op,
     inputs: Sequence[TensorType | None],
     threads: int | None = None,
     shapes: Sequence[tuple[int, ...]] = (),
-) -> Runner:
-    """A runner for inputs of these types. `shapes` of as many elements may replace those of the outputs.
+) -> tuple[Runner, frozenset[int]]:
+    """The runner for inputs of these types, and the inputs in whose memory it may write the first output. `shapes` of
+    as many elements may replace those of the outputs. A reference computes all it gives before any of it is written.
 
     Raises what `op.infer` raises, and ArgumentError for a number of threads out of range.
     """
-    return _prepared_runner(op, inputs, threads, shapes)[0]
-
-
-def _prepared_runner(
-    op: Op, inputs: Sequence[TensorType | None], threads: int | None, shapes: Sequence[tuple[int, ...]]
-) -> tuple[Runner, frozenset[int]]:
-    """The runner, and the inputs in whose memory it may write the first output. A reference computes all it gives
-    before any of it is written."""
     types = op.infer(*inputs)
     shown = tuple(shapes) or tuple(y.shape for y in types)
     count = resolve_threads(threads)

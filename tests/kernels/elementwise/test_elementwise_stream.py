@@ -8,7 +8,7 @@ import pytest
 import cenote.functional
 from cenote.codegen import jit
 from cenote.core.types import TensorType
-from cenote.functional.dispatch import runner_for
+from cenote.functional.dispatch import prepared_runner
 from cenote.kernels.elementwise import elementwise
 from cenote.ops.elementwise.binary import Mul
 from cenote.ops.elementwise.cast import Cast
@@ -25,7 +25,7 @@ def test_bits_and_bounds(
 ) -> None:
     monkeypatch.setattr(elementwise, "STREAMED", streamed)
     a, b = hostile(shape, seed=1), seeded(shape[-1:], 2)
-    run = runner_for(Mul(), [TensorType(a.dtype, a.shape), TensorType(b.dtype, b.shape)], 1)
+    run = prepared_runner(Mul(), [TensorType(a.dtype, a.shape), TensorType(b.dtype, b.shape)], 1)[0]
     memory = np.full(a.size + 64, 7.0, np.float32)
     y = memory[16 + offset :][: a.size].reshape(shape)
     run([a, b], [y])
@@ -40,7 +40,7 @@ def test_bits_and_bounds(
 def test_narrower_results(monkeypatch: pytest.MonkeyPatch, streamed: int, offset: int) -> None:
     monkeypatch.setattr(elementwise, "STREAMED", streamed)
     x = np.linspace(0, 255, 50001, dtype=np.float32)[offset:]
-    (y,) = runner_for(Cast(np.dtype(np.uint8)), [TensorType(x.dtype, x.shape)], 1)([x], None)
+    (y,) = prepared_runner(Cast(np.dtype(np.uint8)), [TensorType(x.dtype, x.shape)], 1)[0]([x], None)
     assert np.array_equal(y, x.astype(np.uint8))
 
 
@@ -54,7 +54,7 @@ def test_comparisons_in_whole_registers(
     monkeypatch.setattr(elementwise, "STREAMED", 0)
     a, b = hostile((size,), seed=1), seeded((size,), 2)
     monkeypatch.setattr(jit, "host_target", lambda: jit.named_target(level))
-    run = runner_for(Compare("greater"), [TensorType(x.dtype, x.shape) for x in (a, b)], 1)
+    run = prepared_runner(Compare("greater"), [TensorType(x.dtype, x.shape) for x in (a, b)], 1)[0]
     memory = np.full(size + 256, 7, np.uint8)
     y = memory[64 + offset :][:size]
     run([a, b], [y.view(bool)])
