@@ -15,15 +15,15 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Show the machine, the instruction set that kernels are generated for, the kernel cache, versions, settings."""
-    found = cenote.info()
+    facts = cenote.info()
     if as_json:
-        say(json.dumps(found.as_dict(), indent=2))
+        say(json.dumps(facts.as_dict(), indent=2))
         return
-    machine, target, cache = found.machine, found.target, found.cache
+    machine, target, cache = facts.machine, facts.target, facts.cache
     table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_row("cenote", found.version)
-    if found.problem:
-        table.add_row("", found.problem)
+    table.add_row("cenote", facts.version)
+    if facts.problem:
+        table.add_row("", facts.problem)
     table.add_row("system", machine.system)
     table.add_row("processor", machine.processor)
     table.add_row(
@@ -46,12 +46,12 @@ def info(
         table.add_row("", f"not used: {cache.problem}")
     if cache.bundled:
         table.add_row("package", f"{cache.bundled} compiled kernels, {size(cache.bundled_bytes)}")
-    table.add_row("versions", ", ".join(f"{name} {version}" for name, version in found.versions.items()))
+    table.add_row("versions", ", ".join(f"{name} {version}" for name, version in facts.versions.items()))
     out().print(table)
     settings = Table(box=None, pad_edge=False, title="settings (environment variables)", title_justify="left")
     for column in ("variable", "value", "meaning"):
         settings.add_column(column)
-    for item in found.settings:
+    for item in facts.settings:
         settings.add_row(item.variable, item.value or "(empty)", item.problem or item.help)
     out().print()
     out().print(settings)

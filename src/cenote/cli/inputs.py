@@ -32,23 +32,23 @@ def read_inputs(model: cenote.Model, texts: Sequence[str], preprocess: Preproces
     from NAME=NUMBER (any JSON of numbers). Raises InputError, OSError."""
     declared = {each.name: each for each in model.inputs}
     named = [_named(text, list(declared)) for text in texts]
-    found: Inputs = {}
+    inputs: Inputs = {}
     for name, text in named:
         if not name and Path(text).suffix == ".npz":
-            given = _archive(Path(text), list(declared))
+            arrays = _archive(Path(text), list(declared))
         else:
-            taken = {*found, *(name for name, _ in named)}
+            taken = {*inputs, *(name for name, _ in named)}
             free = next((name for name in declared if name not in taken), "")
             if not name and not free:
                 raise cenote.InputError(
                     f"{len(texts)} files given, the model has {len(declared)} inputs: {', '.join(declared)}"
                 )
-            given = {name or free: _value(declared[name or free], text, preprocess, bool(name))}
-        for name, value in given.items():
-            if name in found:
+            arrays = {name or free: _value(declared[name or free], text, preprocess, bool(name))}
+        for name, value in arrays.items():
+            if name in inputs:
                 raise cenote.InputError(f"input '{name}' is given twice")
-            found[name] = value
-    return found
+            inputs[name] = value
+    return inputs
 
 
 def _named(text: str, names: Sequence[str]) -> tuple[str, str]:

@@ -43,11 +43,11 @@ class LayerGroup:
 
     def given(self) -> dict[str, Any]:
         """Return those that are given besides the element type, as `cenote.tiling.plan` takes them."""
-        found = {name: value for name, value in vars(self).items() if name != "dtype"}
+        arguments = {name: value for name, value in vars(self).items() if name != "dtype"}
         for name in ("input", "kernel", "stride", "dilation", "output"):
-            found[name] = _numbers(f"--{name}", found[name])
-        found["padding"] = _padding(self.padding)
-        return {name: value for name, value in found.items() if value not in (None, False)}
+            arguments[name] = _numbers(f"--{name}", arguments[name])
+        arguments["padding"] = _padding(self.padding)
+        return {name: value for name, value in arguments.items() if value not in (None, False)}
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def _of_model(what: str, parts: ModelGroup, planning: Planning, wanted: Wanted) 
     if wanted.svg:
         wanted.svg.write_text(cenote.tiling.page(models[-1]), encoding="utf-8")
     if wanted.as_json:
-        found = [model.to_dict() for model in models]
-        say_json(found[0] if len(found) == 1 else found)
+        data = [model.to_dict() for model in models]
+        say_json(data[0] if len(data) == 1 else data)
     else:
         for model in models:
             _show_model(model)
@@ -140,8 +140,8 @@ def _of_model(what: str, parts: ModelGroup, planning: Planning, wanted: Wanted) 
 
 def _of_layer_alone(what: str, layer: LayerGroup, planning: Planning, wanted: Wanted) -> list[Any]:
     """Plan a layer, and show it."""
-    given = layer.given()
-    plans = [cenote.tiling.plan(what, dtype=layer.dtype, **given, **how) for how in planning.each()]
+    arguments = layer.given()
+    plans = [cenote.tiling.plan(what, dtype=layer.dtype, **arguments, **how) for how in planning.each()]
     if wanted.svg:
         wanted.svg.write_text(cenote.tiling.svg(plans[-1]), encoding="utf-8")
     if wanted.as_json:
@@ -180,17 +180,17 @@ def _executed(plan: cenote.tiling.TilingPlan) -> dict[str, Any]:
 
 
 def _show(plan: cenote.tiling.TilingPlan) -> None:
-    found = plan.to_dict()
-    tile, parts = found["tile"], found["parts"]
-    say(f"{found['operator']} on {plan.hardware.name}, {plan.strategy}: stage {found['stage']}")
+    data = plan.to_dict()
+    tile, parts = data["tile"], data["parts"]
+    say(f"{data['operator']} on {plan.hardware.name}, {plan.strategy}: stage {data['stage']}")
     say("  tile     " + ", ".join(f"{name} {size}" for name, size in tile.items()))
     say("  parts    " + ", ".join(f"{name} {count}" for name, count in parts.items()))
     cores = f"{plan.hardware.cores} core{'s' if plan.hardware.cores > 1 else ''}"
-    say(f"  tasks    {found['tasks']:,} for {cores}{'' if found['fed'] else ': too few'}")
-    say(f"  buffer   {found['bytes']:,} of {plan.hardware.ub_bytes:,} bytes")
-    say(f"  moved    {found['bytes_in']:,} bytes in, {found['bytes_out']:,} out, {found['bursts']:,} bursts")
-    best = "the optimum" if plan.is_optimal else f"no plan takes less than {found['lower_bound']:,}"
-    say(f"  cycles   {found['cycles']:,} of the busiest core; {best}")
+    say(f"  tasks    {data['tasks']:,} for {cores}{'' if data['fed'] else ': too few'}")
+    say(f"  buffer   {data['bytes']:,} of {plan.hardware.ub_bytes:,} bytes")
+    say(f"  moved    {data['bytes_in']:,} bytes in, {data['bytes_out']:,} out, {data['bursts']:,} bursts")
+    best = "the optimum" if plan.is_optimal else f"no plan takes less than {data['lower_bound']:,}"
+    say(f"  cycles   {data['cycles']:,} of the busiest core; {best}")
 
 
 def _show_model(model: cenote.tiling.NetworkPlan) -> None:
@@ -229,10 +229,10 @@ def _padding(text: str | None) -> Any:
 
 
 def _policy(items: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for item in items:
         name, equals, value = item.partition("=")
         if not equals:
             raise cenote.ArgumentError(f"tile: --policy must be NAME=VALUE, got '{item}'")
-        found[name] = int(value) if value.lstrip("-").isdigit() else value
-    return found
+        fields[name] = int(value) if value.lstrip("-").isdigit() else value
+    return fields

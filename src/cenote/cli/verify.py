@@ -50,7 +50,7 @@ def verify(
     the tolerance.
     """
     with waiting(f"verifying {model.name}"):
-        found = cenote.verify_with(
+        verification = cenote.verify_with(
             model,
             options,
             against=against,
@@ -59,13 +59,13 @@ def verify(
             sizes=sizes,
         )
     if as_json:
-        say_json({"file": str(model), **found.as_dict()})
+        say_json({"file": str(model), **verification.as_dict()})
     else:
-        *rows, verdict = str(found).splitlines()
+        *rows, verdict = str(verification).splitlines()
         for row in rows:
             say(row)
         say_within(verdict, terminal_width())
-    if not found.ok:
+    if not verification.ok:
         raise typer.Exit(1)
 
 

@@ -175,12 +175,12 @@ class Binder:
                 slot = self.views[name].slot if name in self.weights.arrays else view.slot
                 inputs.add(slot, view.type.nbytes)
         outputs, temporaries = Bytes(), Bytes()
-        made = [name for name in node.outputs if name]
+        results = [name for name in node.outputs if name]
         for number, view in enumerate(views[split:]):
             assert view is not None
-            (outputs if number < len(made) else temporaries).add(view.slot, view.type.nbytes)
+            (outputs if number < len(results) else temporaries).add(view.slot, view.type.nbytes)
         with contextlib.nullcontext() if self.trace is None else self.trace.apart():
-            types = [self.graph.types[name] for name in made]
+            types = [self.graph.types[name] for name in results]
             return works_of(node.op, self.graph.input_types(node), types, calls, inputs, outputs, temporaries)
 
     def _kept(self, call: Call) -> Call:

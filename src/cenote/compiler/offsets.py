@@ -54,8 +54,8 @@ def _highest(ends: Mapping[Hashable, int], trace: Trace) -> int:
     if len(ends) < 2:
         return next(iter(ends.values()), 0)
     lows, highs = zip(*map(trace.bounds, ends.values()), strict=True)
-    made: int = trace.unknown(SizeFormula(trace, "max", *ends.values()), max(lows), max(highs))
-    return made
+    largest: int = trace.unknown(SizeFormula(trace, "max", *ends.values()), max(lows), max(highs))
+    return largest
 
 
 class _Rooms:

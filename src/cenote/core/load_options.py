@@ -71,13 +71,13 @@ def option(
     alters: Callable[[Any], bool] = lambda given: False,
 ) -> Any:
     """Return a field of `LoadOptions`. A default that is a class is called for a value."""
-    made = isinstance(default, type)
+    is_class = isinstance(default, type)
     said = {
         "option": Option(
-            dataclasses.MISSING if made else default, help, check, flag, values, keyed, stored, alters
+            dataclasses.MISSING if is_class else default, help, check, flag, values, keyed, stored, alters
         )
     }
-    if made:
+    if is_class:
         return field(default_factory=default, metadata=said)
     return field(default=default, metadata=said)
 
@@ -234,12 +234,12 @@ class LoadOptions:
 
     def key(self) -> dict[str, str]:
         """Return the values that plans depend on as texts: equal texts give equal plans."""
-        found = {}
+        texts = {}
         for name, said in OPTIONS.items():
             value = getattr(self, name)
             if said.keyed:
-                found[name] = repr(said.keyed(value) if callable(said.keyed) else value)
-        return found
+                texts[name] = repr(said.keyed(value) if callable(said.keyed) else value)
+        return texts
 
     def record(self) -> dict[str, Any]:
         """Return the values that a plan file holds, for JSON."""
@@ -272,10 +272,10 @@ class LoadOptions:
         """Return a copy with other values of some options. Raises ArgumentError."""
         if unknown := others.keys() - OPTIONS:
             raise ArgumentError(f"{', '.join(sorted(unknown))}: no option of cenote.load")
-        made = object.__new__(type(self))
-        vars(made).update(vars(self), **others)
-        made._check(others)
-        return made
+        options = object.__new__(type(self))
+        vars(options).update(vars(self), **others)
+        options._check(others)
+        return options
 
 
 OPTIONS: dict[str, Option] = {each.name: each.metadata["option"] for each in dataclasses.fields(LoadOptions)}

@@ -23,22 +23,22 @@ def verify(graph: Graph, types: bool = True, since: Graph | None = None) -> Grap
     """
     if since is not None and _is_same(graph, since):
         return since
-    made: set[str] = set()
+    defined: set[str] = set()
     for name in (*(declared.name for declared in graph.inputs), *graph.constants):
         if not name:
             raise ModelError("an input or constant has no name")
-        if name in made:
+        if name in defined:
             raise ModelError(f"value '{name}' is defined twice, as input or constant")
-        made.add(name)
+        defined.add(name)
     for node in graph.nodes:
-        _verify_names(node, made)
+        _verify_names(node, defined)
     for name in graph.outputs:
-        if name not in made:
+        if name not in defined:
             raise ModelError(f"output '{name}' of the graph is made by no node")
     if len(set(graph.outputs)) != len(graph.outputs):
         raise ModelError(f"an output of the graph is listed twice: {', '.join(graph.outputs)}")
     for name in (*graph.types, *graph.layouts):
-        if name not in made:
+        if name not in defined:
             raise ModelError(f"there is a type or layout for '{name}', which is no value of the graph")
     _verify_constants(graph)
     if is_specialized(graph):

@@ -139,7 +139,7 @@ def _joined(first: _Part, second: _Part, value: str) -> _Part | None:
         return None
     # Both parts may dequantise the same bytes: once is enough.
     links = (*first.links, *(link for link in second.links if link not in first.links))
-    made = {link.output for link in links}
-    names = [name for name in (*first.inputs, *second.inputs) if name and name not in made]
+    outputs = {link.output for link in links}
+    names = [name for name in (*first.inputs, *second.inputs) if name and name not in outputs]
     label = second.label or first.label
-    return _Part(links, tuple(dict.fromkeys(names)), read - made, steps, label)
+    return _Part(links, tuple(dict.fromkeys(names)), read - outputs, steps, label)

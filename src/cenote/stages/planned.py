@@ -116,10 +116,10 @@ class Planned:
         """Return the stage for these shapes: an earlier one, one of a class or of the cache, or a new one."""
         with refusals("a plan for new shapes"), self.shared.guard.lock:
             self.check_open()
-            found = self.by_shapes.get(shapes)
-            if found is not None:
+            stage = self.by_shapes.get(shapes)
+            if stage is not None:
                 self.by_shapes.move_to_end(shapes)
-                return found
+                return stage
             types = self.signature.types(shapes)
             return self.by_shapes.get_or_make(shapes, lambda: self._new(shapes, types))
 

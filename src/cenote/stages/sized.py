@@ -60,9 +60,9 @@ def rest_of(part: Part) -> Callable[[Sequence[int]], Continuation]:
         with importing():
             from cenote.passes.specialize import specialize
 
-        found = specialize(*part(numbers)).rest
-        assert found is not None, "a part is cut at all sizes of its class"
-        return found
+        rest = specialize(*part(numbers)).rest
+        assert rest is not None, "a part is cut at all sizes of its class"
+        return rest
 
     return rest
 

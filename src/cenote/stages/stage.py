@@ -79,11 +79,11 @@ class Stage:
     @property
     def outputs(self) -> dict[str, Declared]:
         """Values that the chain computes, by name."""
-        made: dict[str, Declared] = {}
+        outputs: dict[str, Declared] = {}
         for stage in self.chain:
             for name, type in zip(stage.output_names, stage.plan.program.outputs, strict=True):
-                made[name] = Declared(name, type.dtype, type.shape)
-        return made
+                outputs[name] = Declared(name, type.dtype, type.shape)
+        return outputs
 
     def reserve(self) -> None:
         """Allocate the memory that its runs need, for all plans that share it. Raises CapacityError."""
@@ -119,16 +119,16 @@ class Stage:
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run this stage and those behind it; return all outputs of the model by name."""
-        made = self.plan.program.run([inputs[name] for name in self.input_names])
-        values = dict(zip(self.output_names, made, strict=True))
+        results = self.plan.program.run([inputs[name] for name in self.input_names])
+        values = dict(zip(self.output_names, results, strict=True))
         if self.tail is None:
             return values
         known = self.tail.cut.run({**inputs, **values}, self._prepared, self.shared.threads)
         if self.tail.cut.ends:
             return known
-        found = self.tail.cut.finding(known)
+        finding = self.tail.cut.finding(known)
         with self.shared.guard.lock:
-            stage = self.following.get_or_make(found, lambda: self._next(found))
+            stage = self.following.get_or_make(finding, lambda: self._next(finding))
         known.update(stage.run(stage.taken(known)))
         return known
 
@@ -137,19 +137,19 @@ class Stage:
         if not node.op.apart:
             return node
         assert self.tail is not None
-        found = self._bound.get(id(node))
-        if found is None:
+        prepared = self._bound.get(id(node))
+        if prepared is None:
             with importing():
                 from cenote.graph.loops import CompiledLoop, ControlFlow
 
-            found = node
+            prepared = node
             if isinstance(node.op, ControlFlow):
                 fixed = node.op.fixed(node.inputs, self.tail.cut.constants)
-                found = replace(
+                prepared = replace(
                     node, op=CompiledLoop(node.op, CompiledBody(node.op.body, fixed, self.shared))
                 )
-            self._bound[id(node)] = found
-        return found
+            self._bound[id(node)] = prepared
+        return prepared
 
     def taken(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Return the inputs among these values, in row-major order. Raises ShapeError for one that does not fit the

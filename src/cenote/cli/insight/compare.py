@@ -26,12 +26,12 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare two profiles of a model step by step; differences that are noise are left out."""
-    found = cenote.compare_profiles(_read(before), _read(after))
+    comparison = cenote.compare_profiles(_read(before), _read(after))
     if as_json:
-        say_json(found.to_dict())
+        say_json(comparison.to_dict())
     else:
-        say(str(found))
-    if check and found.slower:
+        say(str(comparison))
+    if check and comparison.slower:
         raise typer.Exit(1)
 
 

@@ -54,12 +54,12 @@ def diagnose(
     if output is not None:
         loaded.run(inputs)
         loaded.save(output, model)  # what cannot be written shows now, not after a minute of trials
-    found = loaded.diagnose(inputs, deep=deep)
-    found = replace(found, profile=replace(found.profile, model=model.name))
+    diagnosis = loaded.diagnose(inputs, deep=deep)
+    diagnosis = replace(diagnosis, profile=replace(diagnosis.profile, model=model.name))
     best = loaded
     if apply:
-        found, best = loaded.treat(found, inputs, tolerance=tolerance)
-    _show(found, html, as_json)
+        diagnosis, best = loaded.treat(diagnosis, inputs, tolerance=tolerance)
+    _show(diagnosis, html, as_json)
     if output is not None:
         if best is not loaded:
             best.save(output, model)

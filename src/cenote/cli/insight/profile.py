@@ -35,12 +35,12 @@ def profile(
 ) -> None:
     """Show where the time of a call goes: every step in place and on each thread, beside what the machine can do."""
     loaded = load(model, options, given)
-    found = replace(loaded.model.profile(loaded.inputs(), seconds=duration), model=model.name)
+    measured = replace(loaded.model.profile(loaded.inputs(), seconds=duration), model=model.name)
     if as_json:
-        say_json(found.to_dict())
+        say_json(measured.to_dict())
     else:
-        say(found.table(top))
-    for path, content in ((html, found.html), (trace, found.trace)):
+        say(measured.table(top))
+    for path, content in ((html, measured.html), (trace, measured.trace)):
         if path is not None:
             path.write_text(content(), encoding="utf-8")
             err().print(f"written: {path}", markup=False, soft_wrap=True)

@@ -49,10 +49,10 @@ class SomeOf:
     def __call__(self, name: str, given: Any) -> tuple[str, ...]:
         if isinstance(given, str) or not isinstance(given, Iterable):
             raise ArgumentError(f"{name}: takes a list of words, not {shown(given)}")
-        made = tuple(given)
-        if unknown := [word for word in made if word not in self.words]:
+        words = tuple(given)
+        if unknown := [word for word in words if word not in self.words]:
             raise ArgumentError(f"{name}: {shown(unknown)} are not known ({', '.join(self.words)})")
-        return made
+        return words
 
 
 def text(name: str, given: Any) -> str:
@@ -64,12 +64,12 @@ def text(name: str, given: Any) -> str:
 
 def names(name: str, given: Any) -> tuple[str, ...]:
     """Return names, each given once, as a tuple."""
-    made = () if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
-    if not made or not all(isinstance(each, str) and each for each in made):
+    listed = () if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    if not listed or not all(isinstance(each, str) and each for each in listed):
         raise ArgumentError(f"{name}: takes a list of names, not {shown(given)}")
-    if len(set(made)) != len(made):
-        raise ArgumentError(f"{name}: names a value twice: {', '.join(made)}")
-    return made
+    if len(set(listed)) != len(listed):
+        raise ArgumentError(f"{name}: names a value twice: {', '.join(listed)}")
+    return listed
 
 
 def shapes_by_name(name: str, given: Any) -> dict[str, Any]:
