@@ -15,6 +15,7 @@ from cenote.compression.low_rank import thin
 from cenote.compression.network import SharedNetwork, WeightLayer, bytes_of, layers, read
 from cenote.compression.report import Compression, LayerChange, ModelSize
 from cenote.compression.storage import FLOATS, INTEGERS, stored
+from cenote.compression.structure import pruned
 from cenote.core.errors import ArgumentError, CenoteError, InputError, UnsupportedError, shown
 from cenote.core.files import replacing
 from cenote.core.types import Array
@@ -26,8 +27,8 @@ from cenote.quantization.data import runs_of
 from cenote.quantization.reading import Source, destination
 
 Goal = Literal["both", "size", "speed"]
-Treatment = Literal["low_rank", "int4", "int8", "float16", "bfloat16"]
-DEFAULT: tuple[Treatment, ...] = ("low_rank", "int4", "int8", "float16")
+Treatment = Literal["prune", "low_rank", "int4", "int8", "float16", "bfloat16"]
+DEFAULT: tuple[Treatment, ...] = ("prune", "low_rank", "int4", "int8", "float16")
 Progress = Callable[[str, int, int], None]
 
 _SMALL = 0.01  # part of all weights: layers with less are tried together
@@ -57,7 +58,8 @@ def compress(
                 seeded standard normal numbers, which a warning says; a first axis without a size counts as 1
     goal        "both": a treatment is kept if the file gets smaller and a call not slower beyond doubt; "size": if the
                 file gets smaller; "speed": if a call gets faster beyond doubt
-    treatments  what is tried, in this order: "low_rank" (large products and convolutions of one pixel as pairs of thin
+    treatments  what is tried: "prune" (filters of convolutions without weights, or with hardly any, are removed with
+                the channels that read them), "low_rank" (large products and convolutions of one pixel as pairs of thin
                 ones), then for each layer the first of the types that keeps the bound: "int4" (blocks of 32 weights
                 share a scale), "int8" (products: blocks of 64; convolutions: one scale per filter), "float16",
                 "bfloat16"
@@ -106,6 +108,8 @@ def _plan(trials: _Trials, treatments: Sequence[str]) -> Iterator[tuple[str, lis
     """Yield a title, the weights and the treatments of each group. Pairs of thin layers are layers for what follows,
     so the layers are looked up when their turn comes."""
     kinds = [each for each in treatments if each in (*FLOATS, *INTEGERS)]
+    if "prune" in treatments:
+        trials.prune()
     first = sorted(layers(trials.best), key=lambda layer: -trials.weights(layer))
     if "low_rank" in treatments:
         for layer in first:
@@ -185,6 +189,16 @@ class _Trials:
                 made = other or made
             if made is not self.best and self._try(title, kind, made):
                 return
+
+    def prune(self) -> None:
+        """Try to remove filters of zeros, then those that are small beside the largest of their layer."""
+        for part in (0.0, self.within / 10, self.within):
+            made = self.best
+            for name in [layer.name for layer in layers(made)]:
+                layer = next((each for each in layers(made) if each.name == name), None)
+                made = made if layer is None else pruned(made, layer, part) or made
+            if made is not self.best:
+                self._try(f"filters up to {part:.1g} of the largest", "prune", made)
 
     def _try(self, title: str, kind: str, made: SharedNetwork) -> bool:
         """Load and run a network; keep it if it is within the bound and reaches the goal."""

@@ -44,8 +44,8 @@ def compress(
     treatment: Annotated[
         list[str] | None,
         typer.Option(
-            help="What is tried, in this order: low_rank, int4, int8, float16, bfloat16; may be given several times. "
-            "Default: all but bfloat16.",
+            help="What is tried: prune, low_rank, int4, int8, float16, bfloat16; may be given several times. Default: "
+            "all but bfloat16.",
             metavar="TREATMENT",
             show_default=False,
         ),
@@ -53,8 +53,8 @@ def compress(
     threads: Annotated[int | None, typer.Option(min=1, max=256, help="As for loading.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a float model of ONNX smaller: products become pairs of thin ones, and weights are stored in 4, 8 or 16
-    bits, layer by layer, as far as the error allows and it pays. The file runs in other engines, too.
+    """Make a float model of ONNX smaller: filters of zeros are removed, products become pairs of thin ones, weights are
+    stored in 4, 8 or 16 bits, layer by layer, as the error allows and it pays. The file runs in other engines, too.
     """
     data = calibration_data(model, inputs, pictures.settings(), threads) if inputs else None
     chosen: dict[str, Any] = {} if treatment is None else {"treatments": treatment}
