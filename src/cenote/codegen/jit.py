@@ -152,17 +152,17 @@ def addresses(
     return known
 
 
-def _sought(sources: Iterable[KernelSource], target: Target, found: dict[str, bytes]) -> list[KernelSource]:
-    """Return the kernels that this process has not loaded and that are stored nowhere; object code of the others is
-    put into `found`."""
+def _sought(sources: Iterable[KernelSource], target: Target, code_of: dict[str, bytes]) -> list[KernelSource]:
+    """Return the kernels that this process has not loaded and that are stored nowhere; the others' object code is put
+    into `code_of`, by symbol."""
     missing = []
     for source in sources:
-        if (source.symbol, target) not in _addresses and source.symbol not in found:
+        if (source.symbol, target) not in _addresses and source.symbol not in code_of:
             code = object_cache.read(source.symbol, target) or bundle.read(source.symbol, target)
             if code is None:
                 missing.append(source)
             else:
-                found[source.symbol] = code
+                code_of[source.symbol] = code
     return missing
 
 
@@ -179,14 +179,14 @@ def _begin(sources: list[KernelSource], target: Target) -> None:
         threading.Thread(target=work, name="cenote-compile-rest", daemon=True).start()
 
 
-def _compile(missing: list[KernelSource], target: Target, found: dict[str, bytes]) -> None:
+def _compile(missing: list[KernelSource], target: Target, code_of: dict[str, bytes]) -> None:
     total = len(missing)
 
     def done(symbol: str, code: bytes) -> None:
-        found[symbol] = code
+        code_of[symbol] = code
         object_cache.write(symbol, target, code)
         for watcher in list(_watchers):
-            watcher(min(total, sum(source.symbol in found for source in every)), total)
+            watcher(min(total, sum(source.symbol in code_of for source in every)), total)
 
     every = list(missing)
     if worker.worth_processes(total) or LLVM.orphaned:
@@ -245,13 +245,13 @@ def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:
     return {symbol: _objects[symbol, target] for symbol in symbols}
 
 
-def adopt(found: Mapping[str, bytes], target: Target) -> dict[str, int]:
+def adopt(code_of: Mapping[str, bytes], target: Target) -> dict[str, int]:
     """Load object code from elsewhere (a plan file), unless the process has that kernel; return addresses."""
     with _guard.lock:
         _remember(
-            {symbol: code for symbol, code in found.items() if (symbol, target) not in _addresses}, target
+            {symbol: code for symbol, code in code_of.items() if (symbol, target) not in _addresses}, target
         )
-        return {symbol: _addresses[symbol, target] for symbol in found}
+        return {symbol: _addresses[symbol, target] for symbol in code_of}
 
 
 def _remember(objects: Mapping[str, bytes], target: Target) -> None:

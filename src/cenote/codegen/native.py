@@ -89,8 +89,8 @@ class NativeFunction(Generic[P, R]):
         f.module.define(self)
         operands = [operand for argument in arguments for operand in _operands(argument)]
         types = [type for hint in self.parameters for type in _types(hint)]
-        found = [OperandType.of(operand) for operand in operands]
-        assert found == types, f"{self.name} takes {types}, not {found}"
+        passed = [OperandType.of(operand) for operand in operands]
+        assert passed == types, f"{self.name} takes {types}, not {passed}"
         return cast(R, f.call_text(f"@{self.name}", self.result, operands))
 
     @cached_property

@@ -66,24 +66,24 @@ class Rounded:
     kept: Mapping[int, Array]
 
 
-def run_rounds(program: Program, feedback: Feedback, given: Sequence[Array], most: int) -> Rounded:
-    """Run up to `most` rounds, one at least, of a program that `feedback` fits. `given` are its inputs in the first
+def run_rounds(program: Program, feedback: Feedback, inputs: Sequence[Array], most: int) -> Rounded:
+    """Run up to `most` rounds, one at least, of a program that `feedback` fits. `inputs` are those of the first
     round, or all that is walked (`most` parts).
 
     Raises CapacityError where there is no memory for kept results, and the errors that checks of a round find.
     """
     with program.held() as (instance, team):
-        return _Rounds(instance, team, feedback, given).run(most)
+        return _Rounds(instance, team, feedback, inputs).run(most)
 
 
 class _Rounds:
     """One run of rounds. `at` is the number of the round."""
 
-    def __init__(self, instance: Instance, team: Team, feedback: Feedback, given: Sequence[Array]) -> None:
+    def __init__(self, instance: Instance, team: Team, feedback: Feedback, inputs: Sequence[Array]) -> None:
         self.instance, self.team, self.feedback = instance, team, feedback
         self.types = instance.program.outputs
         self.at, self.number = ctypes.c_int64(0), np.zeros((), np.int64)
-        self.inputs = [np.asarray(x, order="C") for x in given]
+        self.inputs = [np.asarray(x, order="C") for x in inputs]
         for index, (x, kind) in enumerate(zip(self.inputs, instance.program.inputs, strict=True)):
             part = x.shape[1:] if index in feedback.walked else x.shape
             assert (part, x.dtype) == (kind.shape, kind.dtype), f"{kind} was to go round, not {x.dtype}{part}"

@@ -31,15 +31,15 @@ class Signature:
     def __str__(self) -> str:
         return ", ".join(map(str, self.inputs)) or "none"
 
-    def check_names(self, given: Mapping[str, Any], missing: str = "input '{}' is missing") -> None:
+    def check_names(self, entries: Mapping[str, Any], missing: str = "input '{}' is missing") -> None:
         """Raise InputError unless there is one entry for each input, by name."""
-        if given.keys() == self.by_name.keys():
+        if entries.keys() == self.by_name.keys():
             return
-        for name in given:
+        for name in entries:
             if name not in self.by_name:
                 shown_name = name if isinstance(name, str) else shown(name)
                 raise InputError(f"'{shown_name}' is no input of the model; its inputs: {self}")
-        absent = next(name for name in self.by_name if name not in given)
+        absent = next(name for name in self.by_name if name not in entries)
         raise InputError(f"{missing.format(absent)}; the model's inputs: {self}")
 
     def named(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,11 +76,11 @@ class Signature:
         ]
         return Entry(entries, bool(single) and all(single), restore)
 
-    def shapes(self, given: Mapping[str, Sequence[int]]) -> Shapes:
+    def shapes(self, by_name: Mapping[str, Sequence[int]]) -> Shapes:
         """Return shapes by name as shapes in order. Raises InputError for wrong names and for something that is no
         shape."""
-        self.check_names(given, "a shape is missing for input '{}'")
-        return tuple(_extents(name, given[name]) for name in self.by_name)
+        self.check_names(by_name, "a shape is missing for input '{}'")
+        return tuple(_extents(name, by_name[name]) for name in self.by_name)
 
     def types(self, shapes: Shapes) -> dict[str, TensorType]:
         """Return the inputs' types with these shapes. Raises InputError for a shape that the model does not take,
