@@ -130,3 +130,12 @@ def test_what_is_no_function_of_one_byte_is_no_table(kind: str) -> None:
         nodes = between(N("Mul", ["x", "one"], ["r"]), last="r")
     found = check(nodes, inputs, constants, ["y"])
     assert "byte_table" not in found
+
+
+def test_a_long_chain_is_one_table() -> None:
+    nodes, name = [N("DequantizeLinear", ["q", "s", "z"], ["x"])], "x"
+    for number in range(1500):
+        nodes.append(N("Neg", [name], [f"v{number}"]))
+        name = f"v{number}"
+    nodes.append(N("QuantizeLinear", [name, "t", "o"], ["y"]))
+    assert check(nodes, {"q": EVERY}, CONSTANTS, ["y"]) == ["byte_table"]

@@ -101,20 +101,26 @@ class _Tables:
             rewriter.nodes[place] = Node(ByteTable(), (source, name), node.outputs, node.label)
 
     def _value(self, name: str, source: str) -> Array:
-        """Return what a value is for the 256 bytes of its source."""
+        """Return what a value is for the 256 bytes of its source; without recursion, for chains may be long."""
+        every, pending = _every(self.rewriter.type(source).dtype), [name]
         if name == source:
-            return _every(self.rewriter.type(source).dtype)
-        if name not in self.values:
-            node = self.nodes[name]
+            return every
+        while pending:
+            node = self.nodes[pending[-1]]
+            made = [each for each in node.inputs if each and each != source and not self._is_number(each)]
+            missing = [each for each in made if each not in self.values]
+            if missing:
+                pending += missing
+                continue
             given = [
-                None
-                if not each
-                else self.rewriter.constants[each].reshape(())
+                self.rewriter.constants[each].reshape(())
                 if self._is_number(each)
-                else self._value(each, source)
+                else self.values.get(each, every)
+                if each
+                else None
                 for each in node.inputs
             ]
-            (self.values[name],) = run_node(node, given)
+            (self.values[pending.pop()],) = run_node(node, given)
         return self.values[name]
 
 
