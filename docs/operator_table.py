@@ -34,7 +34,6 @@ FLOW = {
     "Constant": "dense values",
 }
 DOUBLE = "float64, in which few networks compute"
-_INTEGER = "sums of quantised numbers, whose kernels are still to come"
 _RANGE = "each step is rounded by the range of all samples"
 _SHAPES = "known when a model is planned, or as small as a shape"
 _COUNTED = (
@@ -56,8 +55,9 @@ REASONS = {
     "softmax_cross_entropy_loss": _CLASSIC,
     "einsum": _WRITTEN, "spatial_pyramid_pool": _RARE, "gated_conv": _CONSTANT,
     "fresh_seed": _SEEDED,
-    "conv_integer": _INTEGER, "dynamic_quantize_lstm": _RANGE, "qlinear_conv": _CONSTANT, "qlinear_matmul": _SCALES,
-    "qlinear_global_average_pool": _SCALES, "qlinear_conv_transpose": _CONSTANT,
+    "conv_integer": _CONSTANT, "conv_integer_to_float": _CONSTANT, "dynamic_quantize_lstm": _RANGE,
+    "qlinear_conv": _CONSTANT, "qlinear_matmul": _SCALES, "qlinear_global_average_pool": _SCALES,
+    "qlinear_conv_transpose": _CONSTANT,
     "shape": _SHAPES, "size": _SHAPES, "range": _SHAPES, "constant_of_shape": _SHAPES, "eye_like": _SHAPES,
     "window": _SHAPES, "mel_weight_matrix": _SHAPES, "affine_grid": _RARE, "bit_cast": _RARE,
     "gemm": _BLAS, "matmul": _BLAS,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fuzz.case import Finding, generator
 from tests.fuzz.quantized import kind
-from tests.fuzz.quantized.kind import steps_from, unlike
+from tests.fuzz.quantized.kind import roundings, unlike
 from tests.fuzz.quantized.maker import Maker
 
 
@@ -37,8 +37,8 @@ def test_a_value_is_judged_by_those_before_it() -> None:
     x = m.input((1, 4))
     y = m.quantised(m.dequantised(x), x.shape)
     z = m.quantised(m.node("Relu", m.dequantised(y)), x.shape)
-    assert steps_from(m, [z.name])[z.name] == 2
-    assert steps_from(m, [y.name, z.name])[z.name] == 1
+    assert roundings(m, [z.name])[0][z.name] == 2
+    assert roundings(m, [y.name, z.name])[0][z.name] == 1
     assert {each.name for each in m.cut([y.name, z.name]).graph.input} >= {y.name}
 
 

@@ -32,7 +32,7 @@ from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.precision.bfloat import compute_in_bfloat
 from cenote.passes.precision.widen import widen
-from cenote.passes.products.fuse_products import add_to_products, fuse_products, scale_integer_products
+from cenote.passes.products.fuse_products import add_to_products, fuse_products, scale_integer_sums
 from cenote.passes.products.stored_weights import narrow_weights, store_weights
 from cenote.passes.quantization.movement import move_bytes
 from cenote.passes.quantization.pools import quantize_means
@@ -71,7 +71,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         eliminate_common,
         eliminate_dead,
         forget_indices,
-        scale_integer_products,
+        scale_integer_sums,
         recognize_activations,
         recognize_normalizations,
         recognize_global_pools,  # of the means that belong to no normalisation

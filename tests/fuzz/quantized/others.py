@@ -143,9 +143,9 @@ def move(m: Maker) -> None:
         y = m.node(kind, source, *(m.constant([each], np.int64) for each in (0, 1 << 30, 1, 2)))
         shape = (x.shape[0], -(-x.shape[1] // 2), *x.shape[2:])
     else:
-        fill = m.constants[x.zero].reshape(()) if stored and x.zero else np.float32(0)
-        if stored and not x.zero:
+        if stored and (not x.zero or m.constants[x.zero].size != 1):
             return
+        fill = m.constants[x.zero].reshape(()) if stored else np.float32(0)
         pads = [0] * (2 * len(x.shape))
         pads[-1] = pads[len(x.shape) - 1] = 1
         y = m.node(

@@ -1,6 +1,8 @@
 """Direct convolution of bytes: the nest of `direct.py`, four channels at a time, sums in 32 bits, which are exact.
 
-    y = saturate(round((sum + bias) * scale) + zero point)
+    y = saturate(round((sum + bias) * scale) + zero point)     bytes
+    y = sum + bias                                             int32
+    y = activation(float32(sum + bias) * scale + added)        float32
 
 x is u8, or s8 whose highest bit is flipped as it is loaded. The weights are s8, their zero point taken off; what x's
 zero point adds to a sum is the same for all pixels, as the padding holds it, too, and is a part of the bias. Sums wrap
@@ -9,8 +11,8 @@ around in 32 bits, as ONNX's integer operators say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -22,6 +24,7 @@ from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.conv.direct import TABLE, ConvDirectSpec, DirectEmitter, Pixel, PixelWalk, TapChunk
+from cenote.kernels.elementwise.activations import Activation
 
 _COUNTS = (
     "entries chunk wide tiles band bands narrow filter_groups per_group groups_inside out_w out_h slab zero"
@@ -47,7 +50,8 @@ class Levels(NamedTuple):
 @dataclass(frozen=True)
 class ConvQuantizedSpec(KernelSpec):
     """Kernel of bytes. `dots`: the way of `codegen.dots`, x has 16 bits for "wide"; `signed`: x is s8; `quads`: groups
-    of four channels per tap; the other fields as in ConvDirectSpec."""
+    of four channels per tap; `y`: the result's type; `added`: whether floats have a bias of floats, before the
+    `activation`; the other fields as in ConvDirectSpec."""
 
     dots: str
     signed: bool
@@ -58,6 +62,8 @@ class ConvQuantizedSpec(KernelSpec):
     flat_x: bool
     flat_y: bool
     joined: bool = False
+    added: bool = False
+    activation: Activation = field(default_factory=Activation)
 
     # What the emitter of float32's direct convolution asks of its spec, and bytes do not have.
     residual = False
@@ -71,6 +77,7 @@ class ConvQuantizedSpec(KernelSpec):
             *pointers_to(weight_type(self.dots), "weights"),
             *pointers_to(I32, "bias"),
             *pointers_to(F32, "scales"),
+            *(pointers_to(F32, "added") if self.added else ()),
             *pointers_to(Scalar.of(self.y), "y"),
             TABLE,
             *numbers_named(NUMBERS),
@@ -168,9 +175,24 @@ class _Emitter(DirectEmitter):
                     accumulator.value = self.dots.added(accumulator.value, spread, vector)
 
     def finish(self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel]) -> None:
-        k, lanes, block = self.k, self.lanes, self.k.number("y_block")
+        block = self.k.number("y_block")
         for o in range(self.spec.blocks):
-            scales = (k.pointer("scales") + self.filters).load(o * lanes, lanes)
+            result = self.result(o)
             for pixel, row in zip(pixels, accumulators, strict=True):
-                y = requantized(k, row[o].value.to(F32) * scales, self.y.element)
-                (self.y + pixel.y + block * o).store(y)
+                (self.y + pixel.y + block * o).store(result(row[o].value))
+
+    def result(self, block: int) -> Callable[[Value], Value]:
+        """Return what makes elements of y of the sums of a block."""
+        k, lanes, spec = self.k, self.lanes, self.quantized
+        if spec.y == np.int32:
+            return lambda total: total
+        scales = (k.pointer("scales") + self.filters).load(block * lanes, lanes)
+        if spec.y != np.float32:
+            return lambda total: requantized(k, total.to(F32) * scales, self.y.element)
+        added = (k.pointer("added") + self.filters).load(block * lanes, lanes) if spec.added else None
+
+        def floats(total: Value) -> Value:
+            scaled = total.to(F32) * scales
+            return spec.activation.emit(k, scaled if added is None else scaled + added)
+
+        return floats

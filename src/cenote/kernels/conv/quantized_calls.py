@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, Packed, View
+from cenote.kernels.base import Argument, Call, Packed, View, present
 from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.direct_calls import DirectProblem, FilterGroups, block_runs
 from cenote.kernels.conv.quantized import ConvQuantizedSpec, Levels
@@ -28,7 +28,9 @@ class QuantizedProblem:
     """A convolution of bytes over three axes with groups that suit the lanes.
 
     `weights` (filters, C/g, d, h, w) are int8 without their zero point, `bias` (filters) int32 and what x's zero point
-    adds taken off, `scales` (filters) float32: from sums to numbers of y. `dots`: see codegen.dots.
+    adds taken off, `scales` (filters) float32: from sums to numbers of y; for y of float32 `added` (filters) float32 or
+    none. `computed`: those of the three that a program computes, by name, in memory as `filter_runs` says. `dots`: see
+    codegen.dots.
     """
 
     shape: ConvShape
@@ -37,6 +39,36 @@ class QuantizedProblem:
     scales: Array
     dots: str
     levels: Levels
+    added: Array | None = None
+    activation: Activation = field(default_factory=Activation)
+    computed: Mapping[str, View] = field(default_factory=dict)
+
+    @property
+    def adds(self) -> bool:
+        """Whether floats have a bias of floats."""
+        return self.added is not None or "added" in self.computed
+
+
+@dataclass(frozen=True)
+class FilterRun:
+    """Filters of every group, from `first` on, `count` of them, whose numbers begin at `place` in memory; the next
+    group's are `step` numbers later."""
+
+    first: int
+    count: int
+    place: int
+    step: int
+
+
+def filter_runs(shape: ConvShape, lanes: int, registers: int) -> list[FilterRun]:
+    """Return where numbers of filters lie for kernels, each group's filled up to whole vectors; of all runs together
+    `shape.groups` times the vectors that hold a group's filters."""
+    blocks, pixels, place, found = -(-shape.group_filters // lanes), shape.pixels * shape.n, 0, []
+    for block, groups, each in block_runs(blocks, pixels, registers):
+        first, step = block * lanes, groups * each * lanes
+        found.append(FilterRun(first, min(shape.group_filters - first, step), place, step))
+        place += step * shape.groups
+    return found
 
 
 def quantized_calls(problem: QuantizedProblem, x: View, y: View, target: Target) -> Iterator[Call]:
@@ -74,6 +106,8 @@ class _QuantizedGroups(FilterGroups):
                 flat_x=self.flat_x,
                 flat_y=self.flat_y,
                 joined=self.joined,
+                added=self.quantized.adds,
+                activation=self.quantized.activation,
             )
             for width in cut.widths
         )
@@ -88,9 +122,11 @@ class _QuantizedGroups(FilterGroups):
             "weights": weights,
             "y": self._first_block(self.y),
             "table": table,
-            "bias": self._by_filter(self.quantized.bias),
-            "scales": self._by_filter(self.quantized.scales),
+            "bias": self._by_filter("bias", self.quantized.bias),
+            "scales": self._by_filter("scales", self.quantized.scales),
         }
+        if self.quantized.adds:
+            pointers["added"] = self._by_filter("added", self.quantized.added)
         counts = {
             "entries": entries,
             "chunk": chunk,
@@ -141,9 +177,12 @@ class _QuantizedGroups(FilterGroups):
         ordered = parts.transpose(0, 1, 4, 7, 8, 9, 5, 2, 3, 6)
         return arranged(ordered, self.quantized.dots).reshape(shape.groups * self.groups, -1)
 
-    def _by_filter(self, values: Array) -> Array:
+    def _by_filter(self, name: str, values: Array | None) -> Argument:
         """One number per filter of the call, zeros for those that fill the last vector."""
         shape, size, start = self.shape, self.groups * self.each * self.lanes, self.first * self.lanes
+        if name in self.quantized.computed:
+            return self.quantized.computed[name].at(shape.groups * start)
+        values = present(values)
         padded = np.zeros((shape.groups, size), values.dtype)
         part = values.reshape(shape.groups, -1)[:, start : start + size]
         padded[:, : part.shape[1]] = part

@@ -11,14 +11,21 @@ import numpy as np
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.text import split_words
-from cenote.core.types import Array, TensorType
+from cenote.core.types import FLOAT32, Array, TensorType
 from cenote.kernels.base import present
+from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import require, require_kind, require_same_dtype
 from cenote.ops.conv.conv import Conv, correlate, decode_conv
+from cenote.ops.epilogue import Fusible
 from cenote.ops.quantization.convolution_lowerings import QuantizedConvolution, convolution_lowerings
+from cenote.ops.quantization.integer_convolutions import (
+    IntegerConvolution,
+    centred_weights,
+    integer_lowerings,
+)
 from cenote.ops.quantization.quantize import saturated
-from cenote.ops.values import seeded, wide
+from cenote.ops.values import narrow, seeded, wide
 
 INT32 = np.dtype(np.int32)
 
@@ -73,13 +80,96 @@ class ConvInteger(_ConvHost):
     def compute(self, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None) -> Arrays:
         return (self.sums(x, w, x_zero, w_zero).astype(np.int32),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, w, _, w_zero = given = self.arranged(inputs)
+        weights = centred_weights(present(w), w_zero)
+        if weights is not None:
+            shape = self.conv.shape(present(x), present(w))
+            yield from integer_lowerings(IntegerConvolution(shape, given, target, weights, 2), len(inputs))
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         x, w = seeded((2, 4, 5, 6), 1, np.uint8), seeded((6, 2, 3, 3), 2, np.int8)
-        conv = Conv(groups=2, pads=((1, 1), (0, 2)), strides=(2, 1))
+        conv = Conv(groups=2, pads=((1, 1), (0, 2)))  # strides: see QLinearConv
         yield Sample(ConvInteger(conv), (x, w, np.array(3, np.uint8), np.arange(6, dtype=np.int8)))
         yield Sample(ConvInteger(conv), (x, w))
         yield Sample(ConvInteger(), (seeded((1, 1, 3, 3), 1, np.int8), seeded((1, 1, 2, 2), 2, np.int8)))
+        # Three runs of filters where a vector holds eight, and of a group's in four registers each.
+        many = (seeded((1, 24, 9), 3, np.uint8), seeded((88, 24, 3), 4, np.int8), np.array([77], np.uint8))
+        yield Sample(ConvInteger(Conv(pads=((2, 1),))), many, "one axis, a padding of 77")
+        apart = (
+            seeded((1, 32, 4, 5, 4), 5, np.int8),
+            seeded((160, 16, 2, 1, 3), 6, np.int8),
+            np.array(-128, np.int8),
+        )
+        yield Sample(
+            ConvInteger(Conv(groups=2, pads=((1, 0), (0, 0), (1, 1)))), apart, "three axes, two groups"
+        )
+        yield Sample(ConvInteger(Conv(strides=(2, 3))), (x, seeded((5, 4, 1, 1), 9, np.int8)), "steps")
+        deep = (seeded((1, 20, 6, 6), 7, np.uint8), seeded((20, 1, 3, 3), 8, np.int8), np.array(3, np.uint8))
+        yield Sample(ConvInteger(Conv(groups=20, dilations=(2, 2))), deep, "depthwise")
+
+
+@dataclass(frozen=True)
+class ConvIntegerToFloat(Fusible, _ConvHost):
+    """activation(float32(sum) * scale + bias) of ConvInteger's sums.
+
+    Each step after the sums rounds to float32. `scale` is one number or one per filter, `bias` one per filter, each of
+    any shape with that many numbers.
+    """
+
+    conv: Conv = field(default_factory=Conv)
+    activation: Activation = field(default_factory=Activation)
+
+    name = "conv_integer_to_float"
+    operands = ("x", "w", "scale", "x_zero_point?", "w_zero_point?", "bias?")
+
+    def types(self, *inputs: TensorType | None) -> Types:
+        x, w, scale = (
+            require(self.name, value, what) for value, what in zip(inputs, ("x", "w", "scale"), strict=False)
+        )
+        shape, bias = self.output(x, w, inputs[3], inputs[4]), inputs[5]
+        for value, what in ((scale, "scale"), (bias, "bias")):
+            if value is not None and value.dtype != FLOAT32:
+                raise DTypeError(f"{self.name}: {what} {value} must be float32")
+        if scale.size not in (1, shape[1]) or (bias is not None and bias.size != shape[1]):
+            raise ShapeError(
+                f"{self.name}: scale {scale} and bias {bias} must have one number per filter of {w}"
+            )
+        return (TensorType(FLOAT32, shape),)
+
+    def compute(self, x: Array, w: Array, scale: Array, *rest: Array | None) -> Arrays:
+        x_zero, w_zero, bias = rest
+        sums = self.sums(x, w, x_zero, w_zero).astype(np.int32).astype(np.float32)
+        y = sums * per_filter(scale, x.ndim - 1)
+        y = y if bias is None else y + per_filter(bias, x.ndim - 1)
+        return (narrow(self.activation.apply(wide(y)), FLOAT32),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, w, *_ = given = self.arranged(inputs)
+        weights = centred_weights(present(w), given[4])
+        if weights is not None:
+            shape, bias = self.conv.shape(present(x), present(w)), None if given[5] is None else 5
+            problem = IntegerConvolution(shape, given, target, weights, 3, 2, bias, self.activation)
+            yield from integer_lowerings(problem, len(inputs))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        x, w = seeded((2, 4, 5, 6), 1, np.uint8), seeded((6, 2, 3, 3), 2, np.int8)
+        conv = Conv(groups=2, pads=((1, 1), (0, 2)))  # strides: see QLinearConv
+        one, many = np.array(0.25, np.float32), np.abs(seeded((6, 1, 1), 3)) * np.float32(0.01)
+        zeros = (np.array(121, np.uint8), np.array(-2, np.int8))
+        yield Sample(cls(conv), (x, w, one, *zeros))
+        yield Sample(
+            cls(conv, Activation("relu")), (x, w, many, *zeros, seeded((1, 6, 1, 1), 4)), "bias, ReLU"
+        )
+        wide_x, wide_w = seeded((1, 40, 7, 5), 5, np.int8), seeded((83, 40, 3, 3), 6, np.int8)
+        per = np.abs(seeded((83,), 7)) * np.float32(0.01)
+        same = Conv(pads=((1, 1), (1, 1)))
+        signed = (np.array([-7], np.int8), None)
+        yield Sample(
+            cls(same, Activation("gelu")), (wide_x, wide_w, per * 0.01, *signed, seeded((83,), 8)), "GELU"
+        )
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,14 @@ import numpy as np
 
 from cenote.core.types import FLOAT32, TensorType, is_float
 from cenote.graph.graph import Graph, Node
+from cenote.ops.base import Op
 from cenote.ops.elementwise.binary import Add, Div, Mul
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.linear.stored_linear import StoredLinear
 from cenote.ops.movement.reshape import Reshape
 from cenote.ops.movement.transpose import Transpose
+from cenote.ops.quantization.quantized_linear import ConvInteger, ConvIntegerToFloat
 from cenote.ops.quantization.quantized_products import MatMulInteger, MatMulIntegerToFloat
 from cenote.passes.fuse import Rewriter
 
@@ -47,10 +49,10 @@ def fuse_products(graph: Graph) -> Graph:
     return graph
 
 
-def scale_integer_products(graph: Graph) -> Graph:
-    """Fold the conversion to float32, the scale and the bias into products of bytes, as dynamic quantisation has them:
-    matmul_integer, cast, mul, add. Each step rounds as it did before."""
-    if not any(isinstance(node.op, MatMulInteger) for node in graph.nodes):
+def scale_integer_sums(graph: Graph) -> Graph:
+    """Fold the conversion to float32, the scale and the bias into products and convolutions of bytes, as dynamic
+    quantisation has them: matmul_integer or conv_integer, cast, mul, add. Each step rounds as it did before."""
+    if not any(isinstance(node.op, MatMulInteger | ConvInteger) for node in graph.nodes):
         return graph
     rewriter = Rewriter(graph)
     for index in range(len(rewriter.nodes)):
@@ -260,33 +262,49 @@ def _scaled_output(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _scaled_bytes(rewriter: Rewriter, node: Node) -> None:
-    """MatMulInteger → Cast → Mul of one number, or of one per column."""
+    """MatMulInteger or ConvInteger → Cast → Mul of one number, or of one per column or filter."""
     for made, scale in (node.inputs[:2], node.inputs[1::-1]):
         cast = rewriter.producer(made, Cast)
-        found = None if cast is None else rewriter.producer(cast[0].inputs[0], MatMulInteger)
-        if cast is None or found is None or rewriter.type(made).dtype != np.float32:
+        if cast is None or rewriter.type(made).dtype != np.float32:
             continue
-        product, kind, result = found[0], rewriter.type(scale), rewriter.type(made)
-        columns = kind.size == 1 or (kind.shape[-1:] == result.shape[-1:] and kind.size == kind.shape[-1])
-        if not columns or rewriter.type(node.outputs[0]).shape != result.shape:
+        source = cast[0].inputs[0]
+        found: tuple[Node, Op] | None = rewriter.producer(source, MatMulInteger)
+        found = found or rewriter.producer(source, ConvInteger)
+        if found is None or rewriter.type(node.outputs[0]).shape != rewriter.type(made).shape:
             continue
-        if rewriter.type(product.inputs[1]).rank < 2:
+        sums, op = found
+        floats = ConvIntegerToFloat(op.conv) if isinstance(op, ConvInteger) else MatMulIntegerToFloat()
+        kind, result = rewriter.type(scale), rewriter.type(made)
+        columns = kind.shape[-1:] == result.shape[-1:] and kind.size == kind.shape[-1]
+        fits = _one_per_filter(kind, result) if isinstance(op, ConvInteger) else columns
+        if not (kind.size == 1 or fits) or rewriter.type(sums.inputs[1]).rank < 2:
             continue
         rewriter.nodes[rewriter.position[made]] = None
         rewriter.uses.subtract(cast[0].inputs)
-        zeros = (*product.inputs[2:], "", "")[:2]
-        rewriter.merge(product, node, MatMulIntegerToFloat(), (*product.inputs[:2], scale, *zeros))
+        zeros = (*sums.inputs[2:], "", "")[:2]
+        rewriter.merge(sums, node, floats, (*sums.inputs[:2], scale, *zeros))
         return
 
 
 def _biased_bytes(rewriter: Rewriter, node: Node) -> None:
-    """Add of one number per column."""
+    """Add of one number per column or filter."""
     for made, other in (node.inputs[:2], node.inputs[1::-1]):
-        found = rewriter.producer(made, MatMulIntegerToFloat)
+        found: tuple[Node, Op] | None = rewriter.producer(made, MatMulIntegerToFloat)
+        found = found or rewriter.producer(made, ConvIntegerToFloat)
         if found is None or other == made or len(found[0].inputs) > 5:
             continue
         result = rewriter.type(made)
-        bias = _one_per_column(rewriter, other, result)
+        if isinstance(found[1], ConvIntegerToFloat):
+            bias = other if _one_per_filter(rewriter.type(other), result) else ""
+        else:
+            bias = _one_per_column(rewriter, other, result)
         if bias and rewriter.type(node.outputs[0]).shape == result.shape:
-            rewriter.merge(found[0], node, found[1], (*found[0].inputs, bias))
+            inputs = (*found[0].inputs, "", "")[:5]
+            rewriter.merge(found[0], node, found[1], (*inputs, bias))
             return
+
+
+def _one_per_filter(kind: TensorType, result: TensorType) -> bool:
+    """Whether a value that is added to a convolution's result has one number per filter."""
+    spatial = result.rank - 2
+    return spatial < kind.rank <= result.rank and kind.shape[-spatial - 1] == result.shape[1] == kind.size
