@@ -181,7 +181,10 @@ class GraphBuilder:
         if not op.pure or not all(not value or value in self.constants for value in inputs):
             return None
         arrays = [self.constants[value] if value else None for value in inputs]
-        types = op.infer(*(None if x is None else TensorType.known(x) for x in arrays))
+        known = [None if x is None else TensorType.known(x) for x in arrays]
+        if op.folds_late(known):  # weights stay as they are stored until a pass has seen what reads them
+            return None
+        types = op.infer(*known)
         if sum(math.prod(kind.shape) for kind in types) > _FOLDED:
             return None
         return op.reference(*arrays)

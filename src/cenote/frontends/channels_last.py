@@ -7,7 +7,7 @@ amount of padding has its larger part at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,15 +117,24 @@ class ChannelsLast:
         return self.conv_of(x, weights, bias, window, groups=channels, name=name)
 
     def conv_of(
-        self, x: str, weights: str, bias: str, window: SlidingWindow, *, groups: int = 1, name: str = ""
+        self,
+        x: str,
+        weights: str,
+        bias: str,
+        window: SlidingWindow,
+        *,
+        groups: int = 1,
+        name: str = "",
+        then: Callable[[str], str] = lambda y: y,
     ) -> str:
         """Add a convolution whose weights have ONNX's layout: (M, C / groups, *window). `groups` 0: taken from the
-        shapes."""
+        shapes. `then`: adds what is done to the result while its channels are first."""
         auto_pad = window.attributes.get("auto_pad", "NOTSET")
         explicit = tuple(window.pads) if auto_pad == "NOTSET" else ()
         op = Conv(tuple(window.strides), explicit, window.steps, groups, auto_pad)
         operands = self._in(x, window.rank), weights, bias
-        return self._out(self.builder.add_op(op, operands, (self._name(name),))[0], window.rank, name)
+        y = then(self.builder.add_op(op, operands, (self._name(name),))[0])
+        return self._out(y, window.rank, name)
 
     def conv_transpose(
         self,

@@ -56,6 +56,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         lambda graph: move_bytes(graph, target),
         eliminate_dead,  # what moved floats reads them no more
         remove_identities,
+        eliminate_dead,  # what was moved has left its place, and a float is read once
         lambda graph: quantize_sums(graph, target),
         lambda graph: quantize_means(graph, target),
         lambda graph: store_weights(graph, target),

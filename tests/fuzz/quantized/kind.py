@@ -163,7 +163,7 @@ class Quantized:
 
 def roundings(m: Maker, outputs: Sequence[str]) -> tuple[dict[str, int], dict[str, float]]:
     """How many roundings lie between a value and the outputs that it was made of, and the share of its elements that
-    may be one step off: what comes of one that is off may be many."""
+    may be one step off."""
     steps: dict[str, int] = {}
     shares: dict[str, float] = {}
     for node in m.nodes:
@@ -171,8 +171,8 @@ def roundings(m: Maker, outputs: Sequence[str]) -> tuple[dict[str, int], dict[st
         before = max((steps.get(name, 0) for name in read), default=0)
         for name in node.output:
             share = m.share.get(name, 0.0)
-            steps[name] = before + (share > 0)
-            shares[name] = 1.0 if before else share
+            steps[name] = before + (name in m.share and (share > 0 or before > 0))
+            shares[name] = share
     return steps, shares
 
 

@@ -18,7 +18,9 @@ MICROSOFT = "com.microsoft"
 REAL = ("uint8", "int8", "uint16", "int16", "float32")  # types of values that stand for real numbers
 SELDOM = 0.02  # of sums of floats, which lie at halves seldom
 OFTEN = 0.5  # of means and sums of few terms
-ODD = (0.0, 1e-40, 1e-45, np.nan, np.inf, -0.05, 3e38, 1e-38)
+# Scales that are no ordinary factors. Infinities are none of them: they spread over groups that kernels join.
+ODD = (0.0, np.nan, -0.05, 1e30, 2e-38)
+DENORMAL = (1e-40, 1e-45)  # of weights
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,11 @@ class Maker:
             )
         )
 
-    def scale_of(self, size: float) -> np.float32:
+    def scale_of(self, size: float, odd: Sequence[float] = ODD) -> np.float32:
         """A scale near `size`; now and then a number that is none."""
         if self.strange and self.chance(0.2):
             self.odd = True
-            return np.float32(self.rng.choice(ODD))
+            return np.float32(self.rng.choice(odd))
         return np.float32(size * 2.0 ** self.rng.uniform(-1.5, 1.5))
 
     def parameters(self, dtype: np.dtype[Any], spread: float = 6.0) -> tuple[str, str]:

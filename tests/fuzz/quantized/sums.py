@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.quantized.maker import MICROSOFT, Array, Maker, Quantised
+from tests.fuzz.quantized.maker import DENORMAL, MICROSOFT, ODD, Array, Maker, Quantised
 
 BYTES = ("uint8", "int8")
 INT32 = np.dtype(np.int32)
@@ -28,7 +28,9 @@ def weights(
     if many and m.faulty and m.chance(0.2):
         m.broken, count = True, (filters + m.rng.choice((-1, 1, 2)),)
     size = 1 / (73 * np.sqrt(max(1, depth)))
-    scale = np.array([m.scale_of(size) for _ in range(max(1, *count) if many else 1)], np.float32)
+    scale = np.array(
+        [m.scale_of(size, (*ODD, *DENORMAL)) for _ in range(max(1, *count) if many else 1)], np.float32
+    )
     scale = scale[: count[0]] if many else scale.reshape(())
     limits = np.iinfo(dtype)
     middle = 0 if dtype.kind == "i" else (limits.max + 1) // 2

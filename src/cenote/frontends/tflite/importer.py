@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.types import Array, Dimension
-from cenote.frontends.builder import GraphBuilder
+from cenote.frontends.builder import GraphBuilder, reshaped, transposed
 from cenote.frontends.tflite import schema
 from cenote.frontends.tflite.flatbuffer import FlatBuffer, FlatTable
 from cenote.frontends.tflite.sparsity import dense_of
@@ -75,6 +76,8 @@ class TfliteImporter:
         self.made: dict[int, str] = {}
         # Values of the numbers that quantised tensors represent.
         self.reals: dict[int, str] = {}
+        # The computed ones among them: the tensors, by the value.
+        self.dequantized: dict[str, int] = {}
         # Tensors that wait for BATCH_TO_SPACE_ND, see `dilation`.
         self.spreads: dict[int, Any] = {}
         # Collects problems, if given, instead of an error.
@@ -132,12 +135,45 @@ class TfliteImporter:
                 value = self.builder.constant(tensor.quantization.real(content), f"{tensor.name}/real")
             else:
                 value = self._dequantized(self.stored(number), tensor)
+                self.dequantized[value] = number
             self.reals[number] = value
         return self.reals[number]
 
     def _dequantized(self, value: str, tensor: Tensor) -> str:
         scale, point = self._parameters(tensor)
         return self.builder.add("DequantizeLinear", value, scale, point, name=f"{tensor.name}/real")
+
+    def turned(self, value: str, order: Sequence[int]) -> str:
+        """Return a value with its axes in another order. What is dequantised is turned before: then operators of bytes
+        find a dequantisation in front of them."""
+        number = self.dequantized.get(value)
+        if number is None:
+            return transposed(self.builder, value, order)
+        return self._dequantized(transposed(self.builder, self.stored(number), order), self.tensor(number))
+
+    def weights(self, number: int, order: Sequence[int], shape: Sequence[int] | None = None) -> str:
+        """Return a tensor's numbers with its axes in another order (and then in another shape, whose first axis is the
+        same). A constant of quantised integers stays one, with its dequantisation behind it."""
+        tensor, content = self.tensor(number), self.constant(number)
+        quantization = tensor.quantization
+        if content is None or quantization is None or tensor.element().name not in ("int8", "uint8", "int32"):
+            value = transposed(self.builder, self.real(number), order)
+            return value if shape is None else reshaped(self.builder, value, shape)
+        stored = np.ascontiguousarray(content.transpose(order))
+        many = quantization.scale.size > 1
+        axis = {"axis": tuple(order).index(quantization.axis)} if many else {}
+        if shape is not None and axis.get("axis"):
+            raise UnsupportedError(f"tensor '{tensor.name}' is quantised along axis {quantization.axis}")
+        limits = np.iinfo(stored.dtype)
+        if quantization.zero_point.min() < limits.min or quantization.zero_point.max() > limits.max:
+            raise ModelError(f"tensor '{tensor.name}': zero point out of the range of {stored.dtype.name}")
+        numbers = (quantization.scale, quantization.zero_point.astype(stored.dtype))
+        operands = (
+            stored if shape is None else stored.reshape(shape),
+            *(x if many else x[0] for x in numbers),
+        )
+        names = [self.builder.constant(x, tensor.name) for x in operands]
+        return self.builder.add("DequantizeLinear", *names, name=f"{tensor.name}/real", **axis)
 
     def _parameters(self, tensor: Tensor) -> tuple[str, str]:
         quantization = tensor.quantization

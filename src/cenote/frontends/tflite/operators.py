@@ -21,15 +21,13 @@ def _activated(op: str) -> Decode:
 
 def _conv(site: OperatorSite) -> str:
     """Decode a convolution. The kernel is (M, H, W, C / groups)."""
-    weights = transposed(site.builder, site.x(1), (0, 3, 1, 2))
-    return _convolved(site, weights, 0)
+    return _convolved(site, site.weights(1, (0, 3, 1, 2)), 0)
 
 
 def _convolved(site: OperatorSite, weights: str, groups: int) -> str:
-    return site.activated(
-        lambda name: site.pictures().conv_of(
-            site.x(), weights, site.x(2), site.windowed(), groups=groups, name=name
-        )
+    bias = site.weights(2, (0,))
+    return site.pictures().conv_of(
+        site.x(), weights, bias, site.windowed(), groups=groups, name=site.name, then=site.finished
     )
 
 
@@ -38,9 +36,7 @@ def _depthwise(site: OperatorSite) -> str:
     kernel = site.shape(1)
     if len(kernel) != 4 or kernel[0] != 1:
         raise ModelError(f"a depthwise kernel of shape {list(kernel)}")
-    weights = reshaped(
-        site.builder, transposed(site.builder, site.x(1), (3, 0, 1, 2)), (kernel[3], 1, *kernel[1:3])
-    )
+    weights = site.weights(1, (3, 0, 1, 2), (kernel[3], 1, *kernel[1:3]))
     groups = kernel[3] // max(1, site.integer("depth_multiplier") or kernel[3] // max(1, site.shape(0)[3]))
     return _convolved(site, weights, groups)
 
@@ -127,7 +123,7 @@ def _linear(site: OperatorSite) -> str:
             return builder.add("Add", builder.add("MatMul", x, matrix), site.x(2), name=name)
         is_matrix = site.rank() == 2 and site.shape()[1] == weights[1]
         rows = x if is_matrix else reshaped(builder, x, (-1, weights[1]))
-        return builder.add("Gemm", rows, site.x(1), site.x(2), transB=1, name=name)
+        return builder.add("Gemm", rows, site.weights(1, (0, 1)), site.weights(2, (0,)), transB=1, name=name)
 
     return site.activated(linear)
 

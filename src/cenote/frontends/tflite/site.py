@@ -17,6 +17,17 @@ from cenote.frontends.tflite.flatbuffer import FlatTable
 from cenote.frontends.tflite.importer import TfliteImporter
 
 
+class _Pictures(ChannelsLast):
+    """Builder of operators on pictures, of which quantised ones are turned as bytes."""
+
+    def __init__(self, builder: GraphBuilder, importer: TfliteImporter) -> None:
+        super().__init__(builder)
+        self.importer = importer
+
+    def _in(self, value: str, rank: int) -> str:
+        return self.importer.turned(value, (0, rank - 1, *range(1, rank - 1)))
+
+
 @dataclass
 class OperatorSite(Site):
     """An operator of the file: the input of a decoder."""
@@ -93,7 +104,20 @@ class OperatorSite(Site):
         return tensor.quantization is not None or tensor.element().kind == "f"
 
     def pictures(self) -> ChannelsLast:
-        return ChannelsLast(self.builder)
+        return _Pictures(self.builder, self.importer)
+
+    def weights(self, index: int, order: Sequence[int], shape: Sequence[int] | None = None) -> str:
+        """Return the value of an input with its axes in another order, see `TfliteImporter.weights`; "" for an absent
+        one."""
+        number = self.tensor_number(index)
+        return "" if number < 0 else self.importer.weights(number, order, shape)
+
+    def finished(self, value: str) -> str:
+        """Return a value with the operator's built-in activation applied."""
+        number = self.integer("activation")
+        if number not in schema.ACTIVATIONS:
+            raise ModelError(f"activation {number}")
+        return fused(self.builder, value, schema.ACTIVATIONS[number])
 
     def activated(self, make: Callable[[str], str]) -> str:
         """Return the result of `make`, with the operator's built-in activation applied; the last value gets the
