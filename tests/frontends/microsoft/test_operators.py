@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import cenote
 from cenote.core.errors import CenoteError, UnsupportedError
-from cenote.core.types import Array
+from cenote.core.types import Array, TensorType
 from cenote.frontends.microsoft.operators import NAMES
 from cenote.frontends.onnx import load_onnx
 from cenote.graph.interpreter import evaluate
 from cenote.ops import DECODERS
+from cenote.passes.specialize import specialize
 
 RNG = np.random.default_rng(3)
 
@@ -109,6 +110,18 @@ TABLES = (
 )  # fmt: skip
 
 
+def narrow(
+    bits: int, n: int, k: int, block: int, zeros: bool = False, bias: bool = False
+) -> tuple[Array | None, ...]:
+    """Rows of x, and weights of few bits in blocks of the depth, with their scales, zero points and a bias."""
+    blocks = -(-k // block)
+    steps = np.abs(floats(n, blocks)) * np.float32(0.05)
+    middles = small(np.uint8, n, -(-blocks * bits // 8)) if zeros else None
+    return (
+        floats(3, k), small(np.uint8, n, blocks, block * bits // 8), steps, middles, None, floats(n) if bias else None,
+    )[: 6 if bias else 4 if zeros else 3]  # fmt: skip
+
+
 def recurrent(
     directions: int, dtype: Any = np.int8, columns: bool = False, lengths: bool = False, states: bool = False
 ) -> tuple[Array | None, ...]:
@@ -191,6 +204,12 @@ CASES = [
     Case("DynamicQuantizeLSTM", recurrent(2, columns=True, lengths=True),
          {"hidden_size": 12, "direction": "bidirectional"}, 3),
     Case("DynamicQuantizeLSTM", recurrent(1, np.uint8, states=True), {"hidden_size": 12, "direction": "reverse"}, 3),
+    Case("MatMulNBits", narrow(4, 40, 96, 32), {"K": 96, "N": 40, "bits": 4, "block_size": 32}),
+    Case("MatMulNBits", narrow(4, 17, 80, 16, True), {"K": 80, "N": 17, "bits": 4, "block_size": 16}),
+    Case("MatMulNBits", narrow(4, 24, 100, 64, True, True),
+         {"K": 100, "N": 24, "bits": 4, "block_size": 64, "accuracy_level": 1}),
+    Case("MatMulNBits", narrow(8, 40, 96, 32), {"K": 96, "N": 40, "bits": 8, "block_size": 32}),
+    Case("MatMulNBits", narrow(8, 33, 128, 64, True, True), {"K": 128, "N": 33, "bits": 8, "block_size": 64}),
     Case("QuantizeLinear", (X, scale(0.05), np.array(300, np.uint16)), {"axis": 0}),
     Case("DequantizeLinear", (small(np.int8, 2, 5, 16), scale(0.05), i8(3)), {"axis": 0}),
 ]  # fmt: skip
@@ -239,6 +258,25 @@ def test_means_are_those_of_floats(case: Case) -> None:
     wanted = np.clip(np.rint(mean / y_step) + y_zero, 0, 255).astype(np.uint8)
     found = cenote.load(case.model(), threads=1).run(case.feed)
     compared([*found.values()], [wanted], case.steps)
+
+
+def test_weights_of_four_bits_stay_so() -> None:
+    x, packed, steps = narrow(4, 40, 96, 32)
+    case = Case("MatMulNBits", (x, packed, steps), {"K": 96, "N": 40, "bits": 4, "block_size": 32})
+    proto = case.model()
+    assert packed is not None
+    assert steps is not None
+    for name, value in (("x1", packed), ("x2", steps)):
+        proto.graph.initializer.append(numpy_helper.from_array(value, name))
+    del proto.graph.input[1:]
+    graph = specialize(load_onnx(proto).graph, {"x0": TensorType.of(np.float32, (3, 96))}).graph
+    (kept,) = (
+        value
+        for value in graph.constants.values()
+        if value.dtype.name == "uint4" and value[0, 0] != value[1, 0]
+    )
+    low, high = packed & 15, packed >> 4
+    np.testing.assert_array_equal(kept.astype(np.uint8).T, np.stack([low, high], -1).reshape(40, 96))
 
 
 @dataclass(frozen=True)
@@ -326,7 +364,10 @@ def test_a_mask_that_is_no_matrix_is_refused() -> None:
         (Case("QAttention", (*BERT, floats(2, 2, 4, 3, 4)), {"num_heads": 4}), "past keys"),
         (Case("SkipLayerNormalization", HIDDEN, {}, 2), "an output beyond the first"),
         (Case("QuickGelu", (X,), {"beta": 1.0}), "attribute beta"),
-        (Case("MatMulNBits", (X,)), r"com.microsoft.MatMulNBits .*not supported; nearest supported: com.microsoft"),
+        (Case("QMoE", (X,)), r"com.microsoft.QMoE .*not supported; nearest supported: com.microsoft"),
+        (Case("MatMulNBits", (*narrow(4, 8, 32, 32, True), np.arange(32, dtype=np.int32)),
+              {"K": 32, "N": 8, "bits": 4, "block_size": 32}), "g_idx"),
+        (Case("MatMulNBits", narrow(8, 8, 32, 32), {"K": 32, "N": 8, "bits": 2, "block_size": 32}), "2 bits"),
     ],
 )  # fmt: skip
 def test_what_has_no_equal_is_refused(case: Case, what: str) -> None:

@@ -202,7 +202,9 @@ def near_numbers(y: Array, wanted: Array, share: float | None) -> Array:
         return np.asarray((apart <= 16 * fine) if not y.size or apart.mean() <= 2 * fine else apart == 0)
     if (apart > 0).sum() > max(2 if share else 0, share * y.size * (1 if fine == 1 else 10)):
         return np.asarray(apart == 0)
-    return np.asarray(apart <= 1)
+    return np.asarray(
+        apart <= (1 if fine == 1 else 4)
+    )  # of 16 bits: sums of floats differ in their last bits
 
 
 KIND = Quantized()

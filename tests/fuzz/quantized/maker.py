@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -130,6 +130,8 @@ class Maker:
 
     def add(self, value: Quantised, share: float = SELDOM) -> Quantised:
         """Keep a value, from which others may be made. `share` of its elements may be one step off."""
+        if value.zero:  # its type is the result's, also where it is not the one that fits
+            value = replace(value, dtype=self.constants[value.zero].dtype)
         self.values.append(value)
         self.share[value.name] = share
         return value

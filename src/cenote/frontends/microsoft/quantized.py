@@ -27,6 +27,47 @@ def _matmul_to_float(w: Writer) -> Sequence[str]:
     return [w.plus(w.op("Mul", product, w.op("Mul", w.input(2), w.input(3))), w.input(6))]
 
 
+def _matmul_n_bits(w: Writer) -> Sequence[str]:
+    """Decode MatMulNBits. Inputs: a, weights (N, blocks, bytes of a block), scales, zero points packed likewise, an
+    order of rows (refused), bias. Products of few rows read the weights in their bits."""
+    bits, block = int(w.get("bits", 4)), int(w.get("block_size"))
+    depth, columns = int(w.get("K")), int(w.get("N"))
+    w.get("accuracy_level")  # sums of floats are right for all of them
+    if bits not in (4, 8):
+        raise w.refuse(f"{bits} bits")
+    if w.input(4) or w.get("weight_prepacked", 0):
+        raise w.refuse("g_idx or weight_prepacked")
+    blocks = -(-depth // block)
+    weights = _unpacked(w, w.input(1), bits, columns, depth)
+    scales = w.op("Reshape", w.input(2), w.constant([columns, blocks], np.int64))
+    if w.input(3):
+        zeros = _unpacked(w, w.input(3), bits, columns, blocks)
+    else:
+        zeros = w.op(
+            "Cast", w.constant(np.full((blocks, columns), 1 << (bits - 1)), np.uint8), to=_NARROW[bits]
+        )
+    turned = w.op("Transpose", scales, perm=[1, 0])
+    matrix = w.op("DequantizeLinear", weights, turned, zeros, axis=0, block_size=block)
+    return [w.plus(w.op("MatMul", w.input(0), matrix), w.input(5))]
+
+
+_NARROW = {4: onnx.TensorProto.UINT4, 8: onnx.TensorProto.UINT8}
+
+
+def _unpacked(w: Writer, packed: str, bits: int, rows: int, columns: int) -> str:
+    """Return the numbers (columns, rows) of rows of bytes, each of which holds one, or two with the lower half first;
+    what fills up a row is cut off."""
+    if bits == 4:
+        last = w.constant([-1], np.int64)
+        low = w.op("BitwiseAnd", packed, w.constant(15, np.uint8))
+        high = w.op("BitShift", packed, w.constant(4, np.uint8), direction="RIGHT")
+        packed = w.op("Concat", *(w.op("Unsqueeze", half, last) for half in (low, high)), axis=-1)
+    flat = w.op("Reshape", packed, w.constant([rows, -1], np.int64))
+    ends = (w.constant([number], np.int64) for number in (0, columns, 1))
+    turned = w.op("Transpose", w.op("Slice", flat, *ends), perm=[1, 0])
+    return w.op("Cast", turned, to=_NARROW[bits])
+
+
 def _qgemm(w: Writer) -> Sequence[str]:
     """Decode QGemm. Inputs: a, b (each with scale and zero point), an int32 bias, scale and zero point of y (without
     them: floats)."""
@@ -123,6 +164,7 @@ _AVERAGE = (*WINDOW, "ceil_mode", "count_include_pad")
 QUANTIZED: Mapping[str, Write] = {
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "MatMulIntegerToFloat": _matmul_to_float,
+    "MatMulNBits": _matmul_n_bits,
     "QEmbedLayerNormalization": _embed_layer_norm,
     "QGemm": _qgemm,
     "QLinearAdd": _qlinear_binary("Add"),
