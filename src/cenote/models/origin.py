@@ -97,7 +97,7 @@ class SourceOrigin(Origin):
         # The program may go to another folder before the model is read again, kept or pickled.
         self._path = _lasting(source) if isinstance(source, str | os.PathLike) else None
         self._source, self._options, self._load = source if self._path is None else self._path, options, load
-        self._main = main_file(self._source)
+        self._main, self._given = main_file(self._source), source
         files = Source.of(self._main)
         super().__init__(CacheEntry(files, options) if files is not None else None)
 
@@ -107,7 +107,7 @@ class SourceOrigin(Origin):
         )
 
     def imported(self) -> tuple[OwnedGraph, Interface]:
-        imported = _read(self._main, self._options)
+        imported = _read(main_file(self._given), self._options)  # errors name the path as it was given
         if self.entry is not None:
             self.entry.source = self.entry.source.beside(imported.external)
         return _declared(imported)
