@@ -101,6 +101,8 @@ def test_the_embedded_model_runs_from_a_plan(site: Path, tmp_path: Path) -> None
     [
         "import cenote; cenote.load('model.onnx')",
         "import cenote; cenote.verify('model.onnx')",
+        "import cenote; cenote.quantize('model.onnx', 'data.npz', 'small.onnx')",
+        "import cenote; cenote.compress('model.onnx', 'small.onnx')",
         "import cenote; cenote.functional",
         "import cenote; cenote.Profile",
         "import cenote; cenote.compare_profiles",
