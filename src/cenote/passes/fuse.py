@@ -78,7 +78,8 @@ class Rewriter:
     def constant(self, stem: str, value: Array) -> str:
         """Add a constant; return its name."""
         name = stem
-        while name in self.constants or name in self.position:
+        # Types are those of inputs, too.
+        while name in self.constants or name in self.position or name in self.graph.types:
             self.copies[stem] += 1
             name = f"{stem}.{self.copies[stem]}"
         self.constants[name] = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import NodeProto, helper
 
@@ -134,6 +135,28 @@ def test_what_is_read_as_floats_is_there_as_floats() -> None:
     f = Q * np.float32(0.04) - 4
     for y, want in zip(loaded(f), by_onnx(content, {"f": f}), strict=True):
         np.testing.assert_array_equal(y, want)
+
+
+def test_padding_by_a_computed_number_stays_padding_of_floats() -> None:
+    """The number is not known when zeros of bytes would take its place."""
+    nodes = between(N("Abs", ["n"], ["number"]), N("Pad", ["x", "pads", "number"], ["r"]), scale=("t", "o"))
+    check(nodes, {"q": Q, "p": P, "n": np.array(-1.7, np.float32)}, CONSTANTS, ["y"])
+
+
+@pytest.mark.parametrize("name", ["w.quantized", "y.zero", "c.x_zero"])
+def test_constants_that_are_made_are_not_called_as_inputs(name: str) -> None:
+    nodes = between(N("Concat", ["x", "v", "w"], ["r"], axis=1), scale=("s", "z"))
+    nodes[-1].output[0] = "i"
+    nodes += [
+        N("DequantizeLinear", ["i", "s", "z"], ["d"]),
+        N("DequantizeLinear", ["k", "t"], ["f"]),
+        N("Conv", ["d", "f"], ["c"]),
+        N("QuantizeLinear", ["c", "t", "o"], ["y"]),
+        N("Neg", [name], ["other"]),
+    ]
+    constants = {**CONSTANTS, "k": RANDOM.integers(-128, 128, (16, 96, 1, 1)).astype(np.int8)}
+    given = {"q": Q, "p": P, name: np.float32([1, 2])}
+    check(nodes, given, constants, ["y", "other"], other=onnx.TensorProto.FLOAT)
 
 
 def test_a_float_is_quantised_before_it_is_turned() -> None:

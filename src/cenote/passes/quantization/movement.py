@@ -160,6 +160,10 @@ class _Mover:
             len(node.outputs) == 1 and node.inputs[0] in self.ordered
         ):
             return False
+        if isinstance(node.op, Pad) and any(
+            name and name not in self.rewriter.constants for name in node.inputs[2:3]
+        ):
+            return False  # the number that fills is computed
         only_bytes = all(self._is_bytes(each, last) for each in data)
         alone = isinstance(node.op, _REARRANGING) and self.rewriter.uses[name] == 1
         return (only_bytes or alone) and self._has_kernel(node, last)
