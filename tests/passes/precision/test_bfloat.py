@@ -127,6 +127,23 @@ def test_other_operators_get_float32() -> None:
 
 
 @pytest.mark.usefixtures("emulating")
+@pytest.mark.parametrize("emulated", [False, True])
+def test_a_constant_beside_a_convolution_in_a_concatenation(
+    emulated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parts are of one type, float32."""
+    if emulated:
+        monkeypatch.setenv("CENOTE_TARGET", EMULATING)
+    beside = RANDOM.standard_normal((2, 16, 20, 20)).astype(np.float32)
+    nodes = [N("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1]), N("Concat", ["a", "k"], ["c"], axis=1)]
+    nodes += [N("Conv", ["c", "w2"], ["y"])]
+    constants = {"w0": WEIGHTS["w0"], "k": beside, "w2": WEIGHTS["w2"]}
+    loaded = cenote.load(model(nodes, {"x": X}, constants, ["y"]), precision="bfloat16")
+    x, w, k, v = (torch.from_numpy(each.astype(np.float64)) for each in (X, *constants.values()))
+    want = F.conv2d(torch.cat((F.conv2d(x, w, padding=1), k), 1), v)
+    assert error(loaded(X), want.numpy()) < 0.02
+
+
 def test_products_round_their_operands() -> None:
     """Of matrices with many rows, in a plan for any number of them; products of two computed matrices stay float32."""
     nodes = [

@@ -112,9 +112,8 @@ class _Pass:
         if node.outputs[0] in self.convolutions:
             self._visit_convolution(node)
             return
-        keeps = isinstance(node.op, _CHOOSING) and all(
-            name in self.kept for name in node.inputs if name and name not in self.graph.constants
-        )
+        # Constants are float32, and a concatenation's inputs are of one type.
+        keeps = isinstance(node.op, _CHOOSING) and all(name in self.kept for name in node.inputs)
         if keeps and len(node.outputs) == 1 and self.wanted[node.outputs[0]]:
             self.kept.add(node.outputs[0])
             self.nodes.append(node)
