@@ -59,7 +59,10 @@ def quantize(
                      else one minus the relative error against the float model
     evaluation       inputs for the metric, in the forms of `calibration`, which are taken by default
     measure          time both models, for half a second
+    threads          threads of the runs, as for `cenote.load`
     progress         is called with what is being done, how much of it is done, and how much there is
+
+    Returns a QuantizationReport: the metric of both models, bytes, times, and the errors of each layer.
 
     Raises InputError for data that is empty, does not fit, or has NaN or infinities; UnsupportedError for other
     formats, for a model that is quantised already and one with nothing to quantise; ArgumentError; OSError; as `load`.
