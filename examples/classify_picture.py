@@ -70,7 +70,7 @@ def mtcnn_input(picture: Picture, height: int, width: int) -> Floats:
     pixels = resized(picture, height, width)
     if pixels.ndim == 2:
         pixels = np.repeat(pixels[..., None], 3, axis=2)
-    return ((pixels.astype(np.float32) - 127.5) / 128).transpose(1, 0, 2)
+    return ((pixels.astype(np.float32) - np.float32(127.5)) / np.float32(128)).transpose(1, 0, 2)
 
 
 def face_chances(name: str, pictures: list[Picture]) -> Floats:
@@ -135,10 +135,9 @@ def text_map(picture: Picture) -> Floats:
         Image.fromarray(picture).convert("RGB").resize((width, height), Image.Resampling.BILINEAR), np.float32
     )
     normal = (pixels[..., ::-1] / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
-    chances: Floats = model("text_detection")(
-        np.ascontiguousarray(normal.transpose(2, 0, 1)[None], np.float32)
-    )
-    return chances[0, 0]
+    chances = model("text_detection")(np.ascontiguousarray(normal.transpose(2, 0, 1)[None], np.float32))
+    only: Floats = chances[0, 0]
+    return only
 
 
 # ---- sound -----------------------------------------------------------------------------------------------------
