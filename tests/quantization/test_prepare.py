@@ -54,6 +54,17 @@ def test_normalisations_behind_layers(
     assert same(model(nodes, {"x": shape}, "y", constants), noise(*shape)) == [layer.op_type]
 
 
+@pytest.mark.parametrize("odd", ["variance", "training_mode"])
+def test_normalisations_without_statistics_of_their_own_stay(odd: str) -> None:
+    more = {"training_mode": 1} if odd == "training_mode" else {}
+    constants = normalisation(4) | {"w": noise(4, 4, 1, 1)}
+    if odd == "variance":
+        constants["v"] = -constants["v"]
+    nodes = [node("Conv", "x w", "c"), node("BatchNormalization", "c s b m v", "y", **more)]
+    given = model(nodes, {"x": (1, 4, 5, 5)}, "y", constants)
+    assert "BatchNormalization" in [each.op_type for each in prepared(given).nodes]
+
+
 @pytest.mark.parametrize("outputs", ["y c", "y"])
 def test_normalisations_that_stay(outputs: str) -> None:
     """Their input is an output, or another node reads it."""
@@ -76,11 +87,21 @@ def test_plain_gemms(bias: tuple[int, ...]) -> None:
     assert prepared(given).constants[gemm.input[2]].shape == (4,)
 
 
-def test_a_gemm_with_a_bias_per_row_stays() -> None:
+@pytest.mark.parametrize("bias", [(4, 4), (4, 1)])
+def test_a_gemm_with_a_bias_per_row_stays(bias: tuple[int, int]) -> None:
     nodes = [node("Gemm", "x w c", "y", alpha=0.5)]
-    given = model(nodes, {"x": (4, 5)}, "y", {"w": noise(5, 4), "c": noise(4, 4)})
+    given = model(nodes, {"x": (4, 5)}, "y", {"w": noise(5, 4), "c": noise(*bias)})
     same(given, noise(4, 5))
     assert prepared(given).nodes[0].attribute
+
+
+def test_new_constants_take_no_names() -> None:
+    nodes = [
+        node("Gemm", "x w fc.bias", "fc", alpha=0.5, beta=2.0),
+        node("Gemm", "fc fc.weights fc.bias", "y"),
+    ]
+    constants = {"w": noise(4, 4), "fc.weights": noise(4, 4, scale=2), "fc.bias": noise(4)}
+    same(model(nodes, {"x": (3, 4)}, "y", constants), noise(3, 4))
 
 
 @pytest.mark.parametrize("turned", [False, True])

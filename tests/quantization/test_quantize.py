@@ -205,6 +205,34 @@ def test_earlier_opsets_are_converted(opset: int, tmp_path: Path) -> None:
     assert off(onnxruntime(path, {"x": X})[0], wanted) < 0.05
 
 
+def test_scales_take_no_names_of_the_model(tmp_path: Path) -> None:
+    nodes = [
+        node("Relu", "x", "r"),
+        node("Conv", "r w", "c"),
+        node("Mul", "c r.scale", "s"),
+        node("Conv", "s v", "y"),
+    ]
+    constants = {"w": noise(6, 3, 3, 3), "r.scale": np.asarray(np.float32(7)), "v": noise(4, 6, 3, 3)}
+    given = model(nodes, {"x": ["n", 3, 8, 8]}, "y", constants)
+    path, _ = quantized(tmp_path, given, noise(4, 3, 8, 8))
+    x = noise(4, 3, 8, 8)
+    assert off(cenote.load(path, threads=1)(x), onnxruntime(given, {"x": x})[0]) < 0.05
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, _ = quantized(tmp_path)
+    before = path.read_bytes()
+
+    def broken(*_: object, **unused: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("cenote.core.files.os.replace", broken)
+    with pytest.raises(OSError, match="no space"):
+        quantized(tmp_path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_initializers_that_are_inputs_too(tmp_path: Path) -> None:
     given = classifier(9)
     given.ir_version = 3

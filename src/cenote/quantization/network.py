@@ -42,9 +42,7 @@ class Network:
                 self.makers[name] = node
             for name in dict.fromkeys(node.input):
                 self.readers[name].append(node)
-            for attribute in node.attribute:
-                for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                    self.inside |= set(_read_in(graph))
+            self.inside.update(read_inside(node))
 
     @property
     def nodes(self) -> list[NodeProto]:
@@ -65,6 +63,16 @@ class Network:
         readers = self.readers.get(name, [])
         alone = len(readers) == 1 and name not in self.outputs and name not in self.inside
         return readers[0] if alone else None
+
+    def fresh(self, stem: str) -> str:
+        """Return a name that no value has."""
+        name = stem
+        while any(
+            name in taken
+            for taken in (self.constants, self.makers, self.inputs, self.outputs, self.readers, self.inside)
+        ):
+            name += "_"
+        return name
 
     def set_constant(self, name: str, array: Array) -> None:
         """Add a constant, or change one that nothing else reads."""
@@ -129,11 +137,16 @@ def attribute(node: NodeProto, name: str, default: Value) -> Value:
     return default
 
 
+def read_inside(node: NodeProto) -> Iterator[str]:
+    """Yield the names that graphs inside of a node (the branches of If, say) read or give; some are their own."""
+    for each in node.attribute:
+        for graph in (*([each.g] if each.HasField("g") else ()), *each.graphs):
+            yield from _read_in(graph)
+
+
 def _read_in(graph: onnx.GraphProto) -> Iterator[str]:
     """Yield the names that a graph inside of a node reads or gives; some of them are its own."""
     yield from (each.name for each in graph.output)
     for node in graph.node:
         yield from node.input
-        for each in node.attribute:
-            for inner in (*([each.g] if each.HasField("g") else ()), *each.graphs):
-                yield from _read_in(inner)
+        yield from read_inside(node)

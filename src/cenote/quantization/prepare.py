@@ -82,13 +82,14 @@ def _plain_gemm(network: Network, node: NodeProto) -> None:
         return
     alpha, beta = attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)
     columns = weights.shape[filters_axis(node)]
-    if bias is not None and bias.size not in (1, columns):
+    if bias is not None and bias.size != 1 and bias.shape not in ((columns,), (1, columns)):
         return  # a bias per row as well
     if alpha != 1:
-        network.set_constant(name := f"{node.name}.weights", weights * np.float32(alpha))
+        network.set_constant(name := network.fresh(f"{node.name}.weights"), weights * np.float32(alpha))
         node.input[1] = name
     if bias is not None and (beta != 1 or bias.shape != (columns,)):
-        network.set_constant(name := f"{node.name}.bias", np.resize(bias.ravel() * np.float32(beta), columns))
+        whole = np.resize(bias.ravel() * np.float32(beta), columns)
+        network.set_constant(name := network.fresh(f"{node.name}.bias"), whole)
         node.input[2] = name
     kept = [each for each in node.attribute if each.name not in ("alpha", "beta")]
     del node.attribute[:]
@@ -109,7 +110,7 @@ def _join_biases(network: Network) -> None:
         if bias is None or bias.shape not in (weights.shape[1:], (1, *weights.shape[1:])):
             continue
         if node.input[0] in matrices and weights.dtype == bias.dtype == np.float32:
-            network.set_constant(name := f"{node.name}.bias", bias.ravel())
+            network.set_constant(name := network.fresh(f"{node.name}.bias"), bias.ravel())
             node.op_type = "Gemm"
             node.input.append(name)
             node.output[0] = reader.output[0]
@@ -124,6 +125,8 @@ def _fold_normalizations(network: Network) -> None:
     for node in nodes:
         if node.op_type != "BatchNormalization" or len([name for name in node.output if name]) != 1:
             continue
+        if attribute(node, "training_mode", 0):
+            continue  # its statistics are those of its input
         layer = network.makers.get(node.input[0])
         parameters = [network.constant(node, place) for place in range(1, 5)]
         if layer is None or network.only_reader(node.input[0]) is None or any(p is None for p in parameters):
@@ -152,15 +155,16 @@ def _fold(network: Network, layer: NodeProto, parameters: list[Array], epsilon: 
     )
     scale, shift, mean, variance = (each.astype(np.float64) for each in parameters)
     axis = filters_axis(layer)
-    if grouped or not plain or scale.size != weights.shape[axis]:
+    if grouped or not plain or scale.size != weights.shape[axis] or not (variance + epsilon > 0).all():
         return False
     factor = scale / np.sqrt(variance + epsilon)
     along = [-1 if each == axis else 1 for each in range(weights.ndim)]
     moved = ((0 if bias is None else bias) - mean) * factor + shift
     network.set_constant(
-        w := f"{layer.name}.weights.folded", (weights * factor.reshape(along)).astype(np.float32)
+        w := network.fresh(f"{layer.name}.weights.folded"),
+        (weights * factor.reshape(along)).astype(np.float32),
     )
-    network.set_constant(b := f"{layer.name}.bias.folded", moved.astype(np.float32))
+    network.set_constant(b := network.fresh(f"{layer.name}.bias.folded"), moved.astype(np.float32))
     inputs = [layer.input[0], w, b]
     del layer.input[:]
     layer.input.extend(inputs)

@@ -77,7 +77,7 @@ def write_qdq(
 
 def _pair(network: Network, name: str, levels: ByteLevels) -> list[NodeProto]:
     """Return the QuantizeLinear and the DequantizeLinear of a value."""
-    scale, zero, narrow = f"{name}.scale", f"{name}.zero_point", f"{name}.quantized"
+    scale, zero, narrow = (network.fresh(f"{name}.{each}") for each in ("scale", "zero_point", "quantized"))
     network.set_constant(scale, np.asarray(levels.scale))
     network.set_constant(zero, np.asarray(levels.zero))
     return [
@@ -103,9 +103,9 @@ def _parameters(
 
 
 def _constant(network: Network, name: str, numbers: Array, scales: Array, axis: int) -> NodeProto:
-    network.set_constant(narrow := f"{name}.quantized", numbers)
-    network.set_constant(scale := f"{name}.scale", scales)
-    network.set_constant(zero := f"{name}.zero_point", np.zeros(scales.shape, numbers.dtype))
+    network.set_constant(narrow := network.fresh(f"{name}.quantized"), numbers)
+    network.set_constant(scale := network.fresh(f"{name}.scale"), scales)
+    network.set_constant(zero := network.fresh(f"{name}.zero_point"), np.zeros(scales.shape, numbers.dtype))
     axes = {"axis": axis} if scales.ndim else {}
     inputs = [narrow, scale, zero]
     return helper.make_node("DequantizeLinear", inputs, [dequantized(name)], f"{name}.dequantize", **axes)

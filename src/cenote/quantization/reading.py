@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
 from cenote.core.errors import ArgumentError, MissingFileError, ModelError, UnsupportedError, shown
+from cenote.core.files import replacing
 from cenote.frontends.formats import format_of_file
 from cenote.quantization.network import Network, label
 
@@ -77,7 +78,8 @@ def write(network: Network, path: Path) -> None:
     """Write a model, its constants in PATH.data where they are too many for one file. Raises OSError."""
     model = network.model
     if network.weight_bytes() < LARGEST_FILE:
-        path.write_bytes(model.SerializeToString())
+        with replacing(path, 0o644) as file:
+            file.write(model.SerializeToString())
         return
     data = path.with_name(f"{path.name}.data")
     data.unlink(missing_ok=True)  # onnx appends
