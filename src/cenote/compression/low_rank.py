@@ -12,7 +12,7 @@ from onnx import NodeProto, helper, numpy_helper
 
 from cenote.compression.network import SharedNetwork, WeightLayer
 from cenote.core.types import Array
-from cenote.quantization.network import attribute
+from cenote.quantization.network import attribute, read_inside
 
 _SMALLER = 0.7  # most of the weights that may be left
 _WHOLE = 2048  # rows or columns of a matrix whose singular values are all computed
@@ -93,5 +93,6 @@ def _replaced(network: SharedNetwork, layer: WeightLayer, values: Array, a: Arra
     else:
         second.attribute.extend(node.attribute)
     nodes = [each for old in network.nodes for each in ((first, second) if old is node else (old,))]
-    read = {name for each in nodes for name in each.input}
+    read = {str(each.name) for each in network.shell.graph.output}
+    read |= {name for each in nodes for name in (*each.input, *read_inside(each))}
     return network.changed(nodes, () if layer.weights in read else [layer.weights], tensors)

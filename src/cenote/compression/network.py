@@ -12,7 +12,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, versi
 
 from cenote.core.errors import UnsupportedError
 from cenote.core.types import Array
-from cenote.quantization.network import Network, attribute, label
+from cenote.quantization.network import Network, attribute, label, read_inside
 from cenote.quantization.prepare import prepare
 from cenote.quantization.reading import Source, parsed
 
@@ -44,6 +44,9 @@ class SharedNetwork:
         shell.CopyFrom(model)
         inputs = [each for each in model.graph.input if each.name not in tensors]
         del shell.graph.node[:], shell.graph.initializer[:], shell.graph.input[:]
+        del shell.graph.value_info[
+            :
+        ]  # sizes of values change where filters are removed, and engines check them
         shell.graph.input.extend(inputs)
         return SharedNetwork(shell, tuple(model.graph.node), tensors)
 
@@ -79,7 +82,7 @@ class SharedNetwork:
 
     def names(self) -> set[str]:
         """Return the names of all values."""
-        made = {name for node in self.nodes for name in (*node.input, *node.output)}
+        made = {name for node in self.nodes for name in (*node.input, *node.output, *read_inside(node))}
         return made | set(self.tensors) | {each.name for each in self.shell.graph.input}
 
     def fresh(self, stem: str) -> str:

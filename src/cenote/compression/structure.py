@@ -20,7 +20,7 @@ from onnx.reference import ReferenceEvaluator
 from cenote.compression.network import SharedNetwork, WeightLayer
 from cenote.core.text import split_words
 from cenote.core.types import Array
-from cenote.quantization.network import attribute
+from cenote.quantization.network import attribute, read_inside
 
 _FUNCTIONS = split_words("Relu LeakyRelu Clip Sigmoid HardSigmoid HardSwish Tanh Elu Selu Softplus Identity")
 _POOLS = ("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
@@ -44,6 +44,8 @@ def pruned(network: SharedNetwork, layer: WeightLayer, threshold: float) -> Shar
         return None
     weights = network.array(layer.weights)
     norms = np.sqrt(np.square(weights.astype(np.float64)).reshape(len(weights), -1).sum(axis=1))
+    if not np.isfinite(norms).all():
+        return None
     gone = norms <= threshold * norms.max(initial=0)
     if not gone.any() or attribute(layer.node, "group", 1) != 1:
         return None
@@ -54,7 +56,9 @@ def pruned(network: SharedNetwork, layer: WeightLayer, threshold: float) -> Shar
 
 def _readers(network: SharedNetwork, name: str) -> int:
     outputs = [str(each.name) for each in network.shell.graph.output]
-    return outputs.count(name) + sum(list(node.input).count(name) for node in network.nodes)
+    return outputs.count(name) + sum(
+        list(node.input).count(name) + list(read_inside(node)).count(name) for node in network.nodes
+    )
 
 
 def _path(network: SharedNetwork, layer: WeightLayer) -> ChannelPath | None:
@@ -137,7 +141,7 @@ def _removed(
     inputs = list(reader.input[:2])
     old = network.array(reader.input[2]) if len(reader.input) > 2 and reader.input[2] else None
     if sums.any() or old is not None:
-        total = (np.zeros(len(sums)) if old is None else np.broadcast_to(old, sums.shape)) + sums
+        total = sums if old is None else old + sums
         inputs.append(network.fresh(f"{reader.input[1]}.bias"))
         changed[inputs[2]] = total.astype(np.float32)
     return _with(network, node, reader, inputs, changed)
@@ -162,7 +166,8 @@ def _with(
             copy.input.extend(names.get(name, name) for name in read)
             each = copy
         nodes.append(each)
-    still = {name for each in nodes for name in each.input}
+    still = {str(each.name) for each in network.shell.graph.output}
+    still |= {name for each in nodes for name in (*each.input, *read_inside(each))}
     tensors = {
         names[name]: numpy_helper.from_array(np.ascontiguousarray(x), names[name])
         for name, x in changed.items()
