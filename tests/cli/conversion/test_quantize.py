@@ -57,6 +57,17 @@ def test_arrays_options_and_text(network: Path, tmp_path: Path, cenote_command: 
     assert cenote.load(tmp_path / "q.onnx")(X).shape == (16, 5)
 
 
+@pytest.mark.parametrize("command", ["quantize", "compress"])
+def test_the_data_is_not_written_over(
+    command: str, network: Path, tmp_path: Path, cenote_command: Command
+) -> None:
+    np.save(tmp_path / "x.npy", X)
+    ended = cenote_command(command, network, tmp_path, "-o", tmp_path / "x.npy")
+    assert ended.code == 1
+    assert "is one of the inputs" in ended.err
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), X)
+
+
 def test_labels_and_json(network: Path, tmp_path: Path, cenote_command: Command) -> None:
     np.savez(tmp_path / "x.npz", X)
     classes = cenote.load(network)(X).argmax(axis=1)

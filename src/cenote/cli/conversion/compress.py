@@ -56,7 +56,7 @@ def compress(
     """Make a float model of ONNX smaller: filters of zeros are removed, products become pairs of thin ones, weights are
     stored in 4, 8 or 16 bits, layer by layer, as the error allows and it pays. The file runs in other engines, too.
     """
-    data = calibration_data(model, inputs, pictures.settings(), threads) if inputs else None
+    data = calibration_data(model, inputs, output, pictures.settings(), threads) if inputs else None
     chosen: dict[str, Any] = {} if treatment is None else {"treatments": treatment}
     with progressing(f"compressing {model.name}") as progress:
         made = cenote.compress(

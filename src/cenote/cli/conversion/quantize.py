@@ -108,7 +108,7 @@ def quantize(
     Without --labels the metric is the share of inputs with the class of the float model, for models that give scores
     of classes, else 1 - relative error.
     """
-    data = calibration_data(model, inputs, pictures.settings(), threads)
+    data = calibration_data(model, inputs, output, pictures.settings(), threads)
     metric = None if labels is None else _accuracy(labels)
     with progressing(f"quantising {model.name}") as progress:
         made = cenote.quantize(
@@ -123,10 +123,13 @@ def quantize(
 
 
 def calibration_data(
-    model: Path, inputs: Sequence[Path], settings: Preprocess, threads: int | None
+    model: Path, inputs: Sequence[Path], output: Path, settings: Preprocess, threads: int | None
 ) -> list[Inputs]:
-    """Read the data: a run for each file, in the order of names in folders."""
+    """Read the data: a run for each file, in the order of names in folders. Raises ArgumentError where the file to
+    write is one of them."""
     files = [str(file) for path in inputs for file in (_files(path) if path.is_dir() else [path])]
+    if output.is_file() and any(Path(file).exists() and output.samefile(file) for file in files):
+        raise cenote.ArgumentError(f"--output: {output} is one of the inputs")
     with waiting(f"reading {len(files)} files"), cenote.load(model, threads=threads) as loaded:
         if all(file.endswith(".npz") for file in files):
             return [given for file in files for _, given in read_runs(loaded, [file], settings)]
