@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from cenote.core.text import aligned
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,7 @@ def _lines(found: Compression) -> list[str]:
         ("layer", "treatment", "KB before", "after", "error", "ms before", "after", "")
     ]
     rows += [_row(each) for each in found.changes]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    lines = [_joined(row, widths) for row in rows] if found.changes else []
+    lines = aligned(rows, (0, 1, len(rows[0]) - 1)) if found.changes else []
     before, after = found.before, found.after
     lines.append(
         f"file {_mb(before.file_bytes)} to {_mb(after.file_bytes)}, constants in memory "
@@ -89,14 +89,6 @@ def _row(change: LayerChange) -> tuple[str, ...]:
         "" if change.ms_after is None else f"{change.ms_after:.3g}",
         "kept" if change.kept else change.why,
     )
-
-
-def _joined(row: Sequence[str], widths: Sequence[int]) -> str:
-    left = (0, 1, len(row) - 1)
-    return "  ".join(
-        text.ljust(width) if place in left else text.rjust(width)
-        for place, (text, width) in enumerate(zip(row, widths, strict=True))
-    ).rstrip()
 
 
 def _mb(nbytes: int) -> str:

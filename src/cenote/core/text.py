@@ -1,8 +1,23 @@
-"""Lists of names written as text."""
+"""Lists of names written as text, and tables."""
 
 from __future__ import annotations
+
+from collections.abc import Container, Sequence
 
 
 def split_words(*lines: str) -> tuple[str, ...]:
     """Return the words of all lines in order: `split_words("x y", "z")` is `("x", "y", "z")`."""
     return tuple(word for line in lines for word in line.split())
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
+    """Return rows of cells as lines, in columns two spaces apart. Cells of the columns `left` begin at the left edge of
+    their column, those of the others end at its right one."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cenote.core.text import aligned
 from cenote.profile.fields import ProfileFields, StepStats
 
 # Number of steps that are shown.
@@ -74,13 +75,7 @@ def _steps(profile: ProfileFields, top: int) -> Iterator[str]:
     steps = sorted(profile.steps, key=lambda step: -step.ms)
     shown = steps[: top or len(steps)]
     rows = [HEADS, *(row(step) for step in shown)]
-    widths = [max(len(cells[column]) for cells in rows) for column in range(len(HEADS))]
-    for cells in rows:
-        padded = [
-            cell.ljust(width) if column in (1, 2, 9) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        yield "  ".join(padded).rstrip()
+    yield from aligned(rows, (1, 2, 9))
     rest = steps[len(shown) :]
     if rest:
         ms = sum(step.ms for step in rest)

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cenote.core.text import aligned
 from cenote.quantization.page import page
 from cenote.quantization.table import HEADS, LayerErrors, row
 
@@ -71,13 +72,4 @@ class QuantizationReport:
         return lines
 
     def __str__(self) -> str:
-        cells = self.cells()
-        widths = [max(len(row[column]) for row in cells) for column in range(len(HEADS))]
-        table = [
-            "  ".join(
-                cell.ljust(width) if column < 2 else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in cells
-        ]
-        return "\n".join([*table, "", *self.summary()])
+        return "\n".join([*aligned(self.cells(), (0, 1)), "", *self.summary()])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
+
+from cenote.core.text import aligned
 
 Kind = Literal["kernel", "import", "rounding", "sizes"]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -87,7 +89,7 @@ class Verification:
     def __str__(self) -> str:
         rows = [("value", "node", "inherited", "local")]
         rows += [(row.value, row.node, shown(row.inherited), shown(row.local)) for row in self.values]
-        return "\n".join([*_aligned(rows), *self._runs(), self._verdict()])
+        return "\n".join([*aligned(rows, range(4)), *self._runs(), self._verdict()])
 
     def _runs(self) -> list[str]:
         """Return a table of the runs of the loaded model, and the first refusal."""
@@ -95,7 +97,7 @@ class Verification:
         refused = [run for run in self.sizes if run.refused]
         rows = [("the loaded model at", "output", "inherited")] if self.sizes else []
         rows += [(sizes_text(run.shapes), run.output, shown(run.inherited)) for run in made]
-        lines = _aligned(rows)
+        lines = aligned(rows, range(3))
         if refused:
             further = f" (and {len(refused) - 1} other sizes)" if len(refused) > 1 else ""
             lines.append(f"refused: {sizes_text(refused[0].shapes)}: {refused[0].refused}{further}")
@@ -134,8 +136,3 @@ def shown(error: float | None) -> str:
 def sizes_text(shapes: Shapes) -> str:
     """Return sizes in the form that `--shape` takes."""
     return " ".join(f"{name}={','.join(map(str, shape))}" for name, shape in shapes.items())
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
