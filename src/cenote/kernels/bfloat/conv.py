@@ -18,7 +18,7 @@ from cenote.core.target import Target
 from cenote.kernels.base import numbers_named
 from cenote.kernels.bfloat.memory import BfloatMemorySpec, Classes
 from cenote.kernels.conv.depthwise import DepthwiseSpec
-from cenote.kernels.conv.direct import ConvDirectSpec, DirectEmitter, TapChunk
+from cenote.kernels.conv.direct import ConvDirectSpec, DirectEmitter
 from cenote.kernels.partial_sums import PartialSum
 from cenote.kernels.winograd.kernel import WinogradSpec
 
@@ -58,22 +58,16 @@ class _Emitter(DirectEmitter):
         super().__init__(spec, k, lanes)
         self.bfloat = Bfloat(k, spec.way, lanes)
 
-    def whole_taps(
+    def multiply_block(
         self,
         accumulators: Sequence[Sequence[Variable]],
         origins: Sequence[Pointer],
-        weights: Cursor,
-        taps: TapChunk,
-        part: PartialSum,
+        offset: Value,
+        weights: Pointer,
     ) -> None:
-        k = self.k
-        end = k.min_drop_nan(part.end, k.number("entries")) if self.spec.ragged else part.end
-        for entry in k.range(part.begin, end):
-            offset, now = k.pointer("table").load(entry).to(I64), weights.at
-            for channel in range(0, self.spec.unroll, PAIR):
-                places = [origin + offset + channel for origin in origins]
-                self.multiply_pair(accumulators, places, now + channel * self.row)
-            weights.move(self.spec.unroll * self.row)
+        for channel in range(0, self.spec.unroll, PAIR):
+            places = [origin + offset + channel for origin in origins]
+            self.multiply_pair(accumulators, places, weights + channel * self.row)
 
     def ragged_taps(
         self,

@@ -292,9 +292,19 @@ class DirectEmitter:
             if self.spec.scattered:
                 place = k.pointer("table").load(k.number("entries") + entry).to(I64)
                 now = taps.slab + place * (self.spec.unroll * self.row)
-            for channel in range(self.spec.unroll):
-                self.multiply(accumulators, origins, offset, channel, now, channel * self.row)
+            self.multiply_block(accumulators, origins, offset, now)
             weights.move(self.spec.unroll * self.row)
+
+    def multiply_block(
+        self,
+        accumulators: Sequence[Sequence[Variable]],
+        origins: Sequence[Pointer],
+        offset: Value,
+        weights: Pointer,
+    ) -> None:
+        """Multiply all channels of a block at one tap."""
+        for channel in range(self.spec.unroll):
+            self.multiply(accumulators, origins, offset, channel, weights, channel * self.row)
 
     def pixels(self, walk: PixelWalk, width: int) -> Iterator[Pixel]:
         """Yield the tile's pixels."""
