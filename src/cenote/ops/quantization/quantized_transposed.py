@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -116,7 +117,7 @@ class _Transposed(QuantizedConvolution):
         """Operations, those on lanes without a channel among them."""
         shape, lanes = self.shape, self.target.lanes()
         filled = [-(-count // lanes) * lanes for count in (shape.channels, shape.filters)]
-        return 2 * shape.n * int(np.prod(filled)) * shape.taps * int(np.prod(shape.size))
+        return 2 * shape.n * math.prod(filled) * shape.taps * math.prod(shape.size)
 
     def calls(self, x: View, y: View) -> Iterator[Call]:
         """Yield the calls of all phases, each of which writes pixels of its own."""
