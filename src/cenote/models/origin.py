@@ -97,17 +97,17 @@ class SourceOrigin(Origin):
         # The program may go to another folder before the model is read again, kept or pickled.
         self._path = _lasting(source) if isinstance(source, str | os.PathLike) else None
         self._source, self._options, self._load = source if self._path is None else self._path, options, load
-        self._main, self._given = main_file(self._source), source
+        self._main, self._given = main_file(self._source), main_file(source)
         files = Source.of(self._main)
         super().__init__(CacheEntry(files, options) if files is not None else None)
 
     def __str__(self) -> str:
         return (
-            f"a model of type {type(self._source).__name__}" if self._path is None else os.fspath(self._main)
+            f"a model of type {type(self._source).__name__}" if self._path is None else os.fspath(self._given)
         )
 
     def imported(self) -> tuple[OwnedGraph, Interface]:
-        imported = _read(main_file(self._given), self._options)  # errors name the path as it was given
+        imported = _read(self._given, self._options)  # errors name the path as the caller gave it
         if self.entry is not None:
             self.entry.source = self.entry.source.beside(imported.external)
         return _declared(imported)
