@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -80,9 +80,9 @@ def by_onnxruntime(case: Case, method: str, path: Path) -> None:
 def by_cenote(case: Case, method: str, path: Path) -> None:
     """Quantise as `cenote.quantize` does by default, with this method."""
     import cenote
+    from cenote.quantization.ranges import Method
 
-    data = case.calibration
-    cenote.quantize(case.model, data, path, method=method, measure=False)  # type: ignore[arg-type]
+    cenote.quantize(case.model, case.calibration, path, method=cast(Method, method), measure=False)
 
 
 TOOLS: dict[str, Callable[[Case, str, Path], None]] = {"cenote": by_cenote, "onnxruntime": by_onnxruntime}

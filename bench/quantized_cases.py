@@ -3,6 +3,7 @@
 import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -147,5 +148,5 @@ def cases(data: Path, folder: Path) -> dict[str, Callable[[], Case]]:
         "centerface": face_map,
     }
     for name in ("mobilenet_v2", "efficientnet_b0", "squeezenet1_1", "resnet18"):
-        made[name] = lambda name=name: noise(name, folder)  # type: ignore[misc]
+        made[name] = partial(noise, name, folder)
     return made
