@@ -17,34 +17,23 @@ from cenote.core.errors import CenoteError
 from tests.fuzz.case import Finding, generator
 from tests.fuzz.corpus import Entry, entries, inputs_for
 from tests.fuzz.deviations import explained, is_random
-from tests.fuzz.guard import Fence
 from tests.fuzz.mutate import mutated
-from tests.fuzz.peer import Peer
+from tests.fuzz.peer import BesidePeer
 
 RELATIVE = {"float64": 1e-7, "float32": 2e-3, "float16": 2e-2, "bfloat16": 1e-1}
 
 
-class Models:
+class Models(BesidePeer):
     name = "models"
     limit = 20.0
 
     def __init__(self) -> None:
+        super().__init__()
         self.corpus: list[Entry] = []
-        self.fence, self.peer = Fence(), Peer()
 
     def prepare(self) -> None:
         self.corpus = entries()
-        self.peer.prepare()
-        import onnx.reference  # noqa: F401
-
-        import cenote.compiler.compile  # what compiles is there before workers are forked
-        import cenote.models.loading
-        import cenote.ops
-
-        cenote.ops.operators()
-
-    def close(self) -> None:
-        self.peer.close()
+        super().prepare()
 
     def content(self, seed: int) -> tuple[Entry, bytes]:
         """The mutated model of a seed, and what it was."""

@@ -11,6 +11,7 @@ import signal
 from typing import Any
 
 from tests.fuzz.case import die_with_parent
+from tests.fuzz.guard import Fence
 
 _MEMORY = 6 << 30
 _LIMIT = 10.0
@@ -70,6 +71,27 @@ class Peer:
             pass
         finally:
             os._exit(0)
+
+
+class BesidePeer:
+    """Base of the kinds whose models run beside ONNX Runtime, with a fence around their memory."""
+
+    def __init__(self) -> None:
+        self.fence, self.peer = Fence(), Peer()
+
+    def prepare(self) -> None:
+        """Load what compiles once, before workers are forked."""
+        self.peer.prepare()
+        import onnx.reference  # noqa: F401
+
+        import cenote.compiler.compile
+        import cenote.models.loading
+        import cenote.ops
+
+        cenote.ops.operators()
+
+    def close(self) -> None:
+        self.peer.close()
 
 
 def _answer(content: bytes, inputs: dict[str, Any]) -> dict[str, Any] | str:

@@ -22,8 +22,7 @@ from tests.fuzz.graphs.moves import MOVES
 from tests.fuzz.graphs.nested import NESTED, attempt
 from tests.fuzz.graphs.steps import VALUES
 from tests.fuzz.graphs.values import BOOL, FLOATS, INTEGERS, Array, Environment, Value, is_near, shape_of
-from tests.fuzz.guard import Fence
-from tests.fuzz.peer import Peer
+from tests.fuzz.peer import BesidePeer
 
 OPSETS = (12, 13, 15, 17, 18, 21, 22, 24)
 AGREES = {8: 1e-7, 4: 1e-4, 2: 8e-2}  # of the largest element, of approximate values
@@ -47,25 +46,9 @@ def random_graph(rng: random.Random) -> Maker:
     return m
 
 
-class Graphs:
+class Graphs(BesidePeer):
     name = "graphs"
     limit = 60.0
-
-    def __init__(self) -> None:
-        self.fence, self.peer = Fence(), Peer()
-
-    def prepare(self) -> None:
-        self.peer.prepare()
-        import onnx.reference  # noqa: F401
-
-        import cenote.compiler.compile  # what compiles is there before workers are forked
-        import cenote.models.loading
-        import cenote.ops
-
-        cenote.ops.operators()
-
-    def close(self) -> None:
-        self.peer.close()
 
     def run(self, seed: int) -> str:
         rng = generator(self.name, seed)

@@ -23,8 +23,7 @@ from cenote.core.target import PAIRS
 from cenote.frontends.onnx import load_onnx
 from cenote.graph.interpreter import evaluate
 from tests.fuzz.case import Finding, generator
-from tests.fuzz.guard import Fence
-from tests.fuzz.peer import Peer
+from tests.fuzz.peer import BesidePeer
 from tests.fuzz.quantized.maker import OFTEN, Array, Maker
 from tests.fuzz.quantized.others import OTHERS
 from tests.fuzz.quantized.sums import SUMS
@@ -53,25 +52,9 @@ def answer(model: cenote.Model, given: Mapping[str, Array]) -> dict[str, Array]:
     return {name: np.asarray(y) for name, y in model.run(dict(given)).items()}
 
 
-class Quantized:
+class Quantized(BesidePeer):
     name = "quantized"
     limit = 40.0
-
-    def __init__(self) -> None:
-        self.fence, self.peer = Fence(), Peer()
-
-    def prepare(self) -> None:
-        self.peer.prepare()
-        import onnx.reference  # noqa: F401
-
-        import cenote.compiler.compile  # what compiles is there before workers are forked
-        import cenote.models.loading
-        import cenote.ops
-
-        cenote.ops.operators()
-
-    def close(self) -> None:
-        self.peer.close()
 
     def run(self, seed: int) -> str:
         rng = generator(self.name, seed)
