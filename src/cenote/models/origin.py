@@ -97,7 +97,8 @@ class SourceOrigin(Origin):
         # The program may go to another folder before the model is read again, kept or pickled.
         self._path = _lasting(source) if isinstance(source, str | os.PathLike) else None
         self._source, self._options, self._load = source if self._path is None else self._path, options, load
-        self._main, self._given = main_file(self._source), main_file(source)
+        self._given = main_file(source)
+        self._main = self._given if self._path is None else _lasting(self._given)
         files = Source.of(self._main)
         super().__init__(CacheEntry(files, options) if files is not None else None)
 
