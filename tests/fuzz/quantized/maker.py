@@ -38,11 +38,13 @@ class Quantised:
 class Maker:
     """Nodes, constants and values so far.
 
-    `share`: of a value's elements, those that may be one step off: none where ONNX gives the bits. `broken`: something
-    does not fit; `odd`: a scale is no ordinary factor.
+    `rng`: of the structure (operators, types, shapes), which decides what is compiled; `numbers`: of weights, scales,
+    zero points. `share`: of a value's elements, those that may be one step off: none where ONNX gives the bits.
+    `broken`: something does not fit; `odd`: a scale is no ordinary factor.
     """
 
     rng: random.Random
+    numbers: random.Random
     opset: int
     nodes: list[Any] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
@@ -53,7 +55,7 @@ class Maker:
     odd: bool = False
 
     def __post_init__(self) -> None:
-        self.noise = noise(self.rng)
+        self.noise = noise(self.numbers)
         # A graph has one of these, or a few values of each.
         self.wide = self.opset >= 21 and self.rng.random() < 0.25
         self.strange = self.rng.random() < 0.12
@@ -77,9 +79,10 @@ class Maker:
     def whole(self, shape: Sequence[int], dtype: Any) -> Array:
         """Numbers of all of a type, sometimes only the largest or the smallest."""
         limits = np.iinfo(dtype)
-        if self.chance(0.1):
-            made = np.full(shape, self.rng.choice((limits.min, limits.max)), dtype)
-        elif self.chance(0.1):
+        extreme = self.numbers.random()
+        if extreme < 0.1:
+            made = np.full(shape, self.numbers.choice((limits.min, limits.max)), dtype)
+        elif extreme < 0.2:
             made = np.where(self.noise.random(shape) < 0.5, limits.min, limits.max).astype(dtype)
         else:
             made = self.noise.integers(limits.min, limits.max, shape, dtype, endpoint=True)
@@ -89,8 +92,8 @@ class Maker:
         limits = np.iinfo(dtype)
         middle = (limits.min + limits.max + 1) // 2
         return int(
-            self.rng.choice(
-                (middle, middle, limits.min, limits.max, 0, self.rng.randint(limits.min, limits.max))
+            self.numbers.choice(
+                (middle, middle, limits.min, limits.max, 0, self.numbers.randint(limits.min, limits.max))
             )
         )
 
@@ -98,8 +101,8 @@ class Maker:
         """A scale near `size`; now and then a number that is none."""
         if self.strange and self.chance(0.2):
             self.odd = True
-            return np.float32(self.rng.choice(odd))
-        return np.float32(size * 2.0 ** self.rng.uniform(-1.5, 1.5))
+            return np.float32(self.numbers.choice(odd))
+        return np.float32(size * 2.0 ** self.numbers.uniform(-1.5, 1.5))
 
     def parameters(self, dtype: np.dtype[Any], spread: float = 6.0) -> tuple[str, str]:
         """The names of a scale and a zero point for numbers that are some `spread` apart."""

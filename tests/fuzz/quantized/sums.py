@@ -77,7 +77,7 @@ def activated(m: Maker, x: str) -> str:
     if kind == "Clip" and m.opset < 11:
         return m.node("Clip", x, min=-0.5, max=3.0)
     if kind == "Clip":
-        low, high = sorted((m.rng.uniform(-2, 2), m.rng.uniform(-2, 6)))
+        low, high = sorted((m.numbers.uniform(-2, 2), m.numbers.uniform(-2, 6)))
         return m.node("Clip", x, m.constant(np.float32(low)), m.constant(np.float32(high)))
     return m.node(kind, x) if kind and (kind != "HardSwish" or m.opset >= 14) else x
 
