@@ -136,16 +136,17 @@ def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...]
     """The names of x, its scale and zero point, those of the weights, and the bias, of a convolution or product that
     reads dequantised bytes; None of others."""
     x, w = (_dequantized(rewriter, name) for name in node.inputs[:2])
-    if x is None or w is None or w.inputs[0] not in rewriter.constants:
+    if x is None or w is None:
         return None
+    weights = rewriter.constants.get(w.inputs[0])
+    if weights is None or (isinstance(node.op, MatMul) and weights.ndim != 2):
+        return _factors(rewriter, node, x, w, y_scale)
     x_scale, x_zero = scale_and_zero_point(rewriter, x)
-    weights, w_scale = rewriter.constants[w.inputs[0]], rewriter.constants.get(w.inputs[1])
+    w_scale = rewriter.constants.get(w.inputs[1])
     w_zero = zero_point(rewriter, w, w.inputs[0])
     if rewriter.type(node.inputs[0]).dtype != np.float32 or x_scale is None or x_zero is None:
         return None
     if weights.dtype.name not in BYTES or w_scale is None or w_scale.dtype != np.float32 or w_zero is None:
-        return None
-    if not isinstance(node.op, Conv | ConvTranspose) and weights.ndim != 2:
         return None
     turned = isinstance(node.op, Gemm) and node.op.transpose_b
     filters = 0 if turned or isinstance(node.op, Conv) else 1
@@ -160,6 +161,23 @@ def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...]
         name = rewriter.constant(f"{stem}.w", np.ascontiguousarray(weights.T))
     zeros = (rewriter.constant(f"{stem}.x_zero", x_zero), rewriter.constant(f"{stem}.w_zero", w_zero))
     return (x.inputs[0], x.inputs[1], zeros[0], name, w.inputs[1], zeros[1], *bias)
+
+
+def _factors(rewriter: Rewriter, node: Node, a: Node, b: Node, y_scale: Array) -> tuple[str, ...] | None:
+    """The names of the factors of a product of which neither is a matrix of weights, each with its scale and zero
+    point, which are one for all of its numbers; None of others."""
+    if not isinstance(node.op, MatMul) or rewriter.type(node.inputs[0]).dtype != np.float32:
+        return None
+    names: list[str] = []
+    scale: Array = np.ones((), np.float32)
+    for maker in (a, b):
+        own, zero = scale_and_zero_point(rewriter, maker)
+        if own is None or zero is None:
+            return None
+        scale = np.asarray(scale * own.reshape(()))
+        stem = f"{node.outputs[0]}.{'b' if names else 'a'}_zero"
+        names += [*maker.inputs[:2], rewriter.constant(stem, zero)]
+    return tuple(names) if np.isfinite(scale / y_scale).all() else None
 
 
 def _dequantized(rewriter: Rewriter, name: str) -> Node | None:
