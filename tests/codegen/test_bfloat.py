@@ -14,9 +14,8 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import BF16, F32
 from cenote.core.target import EMULATED, Target
 from cenote.core.types import BFLOAT16, Array
+from tests.codegen.sums import flushed, multiply_added, numbers
 from tests.targets import TARGETS, anywhere
-
-SMALLEST = np.float32(np.finfo(np.float32).smallest_normal)
 
 
 class OneSum:
@@ -68,43 +67,12 @@ def ways(target: Target) -> list[str]:
     return [*dict.fromkeys((target.bfloat or EMULATED, EMULATED))]
 
 
-def flushed(values: Array) -> Array:
-    """Zeros of their sign for float32 numbers below the smallest normal one."""
-    return np.where(np.abs(values) < SMALLEST, np.copysign(np.float32(0), values), values).astype(np.float32)
-
-
-def odd(values: Array, exact: Array) -> Array:
-    """float64 sums whose last bit says whether they are inexact (`exact`: what was lost), so that rounding them to
-    float32 is rounding once."""
-    bits = values.view(np.int64)
-    toward = np.where((exact != 0) & np.isfinite(values), 1, 0)
-    down = (exact < 0) == (values > 0)
-    truncated = np.where(toward & down, bits - 1, bits)
-    return (truncated | toward).view(np.float64)
-
-
-def multiply_added(total: Array, x: Array, w: Array) -> Array:
-    """float32 of total + x w, rounded once: the product of bfloat16 numbers is exact in float64, and so is what a sum
-    loses, by Knuth's TwoSum."""
-    a, b = total.astype(np.float64), x.astype(np.float64) * w.astype(np.float64)
-    y = a + b
-    back = y - a
-    lost = (a - (y - back)) + (b - back)
-    return odd(y, np.nan_to_num(lost)).astype(np.float32)
-
-
 def wanted(total: Array, x: Array, w: Array) -> Array:
     """The rule: the second product first, each sum rounded and flushed."""
     for half in (1, 0):
         factors = flushed(x[..., half].astype(np.float32)), flushed(w[..., half].astype(np.float32))
         total = flushed(multiply_added(flushed(total), *factors))
     return total
-
-
-def numbers(random: np.random.Generator, shape: tuple[int, ...], spread: int) -> Array:
-    """Numbers of either sign with exponents within `spread` of one another."""
-    magnitude = np.exp2(random.uniform(-spread, spread, shape))
-    return (random.choice([-1.0, 1.0], shape) * magnitude).astype(np.float32)
 
 
 @pytest.mark.parametrize("spread", [2, 14, 62])

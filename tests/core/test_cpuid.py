@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 
 from cenote.codegen import llvm
 from cenote.core import cpuid
 from cenote.core.errors import ArgumentError, CapacityError
-from cenote.core.target import BFLOAT_EXTENSIONS, EMULATED, EXTENSIONS, LEVELS, TABLES, choose_target
+from cenote.core.target import (
+    BFLOAT_EXTENSIONS,
+    EMULATED,
+    EXTENSIONS,
+    LEVELS,
+    TABLES,
+    TILE,
+    TILE_EXTENSIONS,
+    TileWays,
+    choose_target,
+)
 from tests.targets import TARGETS, anywhere
 
 pytestmark = pytest.mark.skipif(not cpuid.can_ask(), reason="asks x86-64 processors only")
@@ -19,15 +31,17 @@ ALL = [0xFFFFFFFF] * 4
 def test_it_agrees_with_llvm() -> None:
     _, known, triple = llvm.host()
     assert triple == TRIPLE
+    permitted = TILE in cpuid.features()  # of which LLVM knows nothing
     assert {name: name in cpuid.features() for name in cpuid._BITS} == {
-        name: known[name] for name in cpuid._BITS
+        name: known[name] and (permitted or not name.startswith("amx")) for name in cpuid._BITS
     }
 
 
 def test_every_feature_of_a_level_and_every_extension_is_asked_for() -> None:
     features = {feature for level in LEVELS.values() for feature in level}
     features |= {*EXTENSIONS.values(), *TABLES.values(), *BFLOAT_EXTENSIONS.values()}
-    assert features == {name for name in cpuid._BITS if not name.startswith("amx")}
+    features |= {TILE, *(extension for ways in TILE_EXTENSIONS.values() for extension in ways)}
+    assert features == cpuid._BITS.keys()
 
 
 def test_registers_that_the_system_does_not_save_do_not_count() -> None:
@@ -79,6 +93,45 @@ def test_bfloat16_is_found_or_emulated_by_name() -> None:
     for wrong in ("+bf16", "avx512+bf32", "avx1024+bf16", "avx512+bf16+bf16"):
         with pytest.raises(ArgumentError, match="CENOTE_TARGET"):
             choose_target(has, TRIPLE, wrong)
+
+
+def test_tiles_are_found_or_emulated_by_name() -> None:
+    level = {*LEVELS["x86-64-v4"], TILE, "amx-bf16", "amx-int8"}
+    found = TileWays(int8="amx-int8", bf16="amx-bf16")
+    assert choose_target(level, TRIPLE).tiles == choose_target(level, TRIPLE, "avx512").tiles == found
+    assert choose_target(level, TRIPLE, "avx512+tiles").tiles == found._replace(f16=EMULATED)
+    assert (
+        choose_target(level - {TILE}, TRIPLE).tiles
+        == choose_target(level, TRIPLE, "avx2").tiles
+        == TileWays()
+    )
+    for name in ("avx512", "avx2", "generic"):
+        emulating = choose_target(LEVELS["x86-64-v4"], TRIPLE, f"{name}+tiles")
+        assert (emulating.name, emulating.tiles) == (name, TileWays(EMULATED, EMULATED, EMULATED))
+        plain = choose_target(level, TRIPLE, name)
+        assert emulating.of_level() == plain.of_level()
+        assert emulating.text != plain.text  # of which keys of plans are made
+    assert choose_target(level, TRIPLE, "avx2+bf16+tiles").bfloat == EMULATED
+    for wrong in ("+tiles", "avx2+tiles+tiles", "avx2+tile", "avx2+"):
+        with pytest.raises(ArgumentError, match="CENOTE_TARGET"):
+            choose_target(level, TRIPLE, wrong)
+
+
+@pytest.mark.parametrize("answer", [0, -1])
+def test_tiles_need_the_permission_of_the_system(monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
+    asked = []
+
+    class System:
+        def syscall(self, *words: ctypes.c_long) -> int:
+            asked.append([word.value for word in words])
+            return answer
+
+    monkeypatch.setattr(cpuid.ctypes, "CDLL", lambda name: System())
+    assert cpuid._permitted(frozenset({"avx2"})) == {"avx2"}
+    assert not asked
+    every = frozenset({"avx2", TILE, "amx-int8"})
+    assert cpuid._permitted(every) == ({"avx2"} if answer else every)
+    assert asked == [[158, 0x1023, 18]]
 
 
 def test_memory_that_may_not_be_executed_means_no_feature(monkeypatch: pytest.MonkeyPatch) -> None:

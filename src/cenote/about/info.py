@@ -38,7 +38,8 @@ class Machine:
 @dataclass(frozen=True)
 class TargetInfo:
     """The target of generated code: instruction set, LLVM's name of the CPU, float32 lanes, vector registers, and what
-    of the processor's extensions for narrow types it uses (`bfloat` may be emulated)."""
+    of the processor's extensions for narrow types it uses (`bfloat` and `tiles` may be emulated): for products of
+    bytes and of bfloat16, and for products on tiles of bytes, bfloat16 and float16, empty where there are none."""
 
     name: str
     cpu: str
@@ -46,6 +47,7 @@ class TargetInfo:
     registers: int
     dots: str = ""
     bfloat: str = ""
+    tiles: tuple[str, str, str] = ("", "", "")
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,13 @@ def info() -> Info:
         version=__version__,
         machine=_machine(),
         target=TargetInfo(
-            target.name, target.cpu, target.lanes(), target.registers, target.dots, target.bfloat
+            target.name,
+            target.cpu,
+            target.lanes(),
+            target.registers,
+            target.dots,
+            target.bfloat,
+            (target.tiles.int8, target.tiles.bf16, target.tiles.f16),
         ),
         cache=_cache(settings.cache_folder()),
         versions=_versions(),

@@ -35,7 +35,8 @@ def info(
     table.add_row(
         "target", f"{target.name} ({target.cpu}): {target.lanes} lanes, {target.registers} registers"
     )
-    ways = f"bytes {target.dots}", f"bfloat16 {target.bfloat or 'as float32'}"
+    tiles = " ".join(dict.fromkeys(filter(None, target.tiles))) or "none"
+    ways = f"bytes {target.dots}", f"bfloat16 {target.bfloat or 'as float32'}", f"tiles {tiles}"
     table.add_row("products of", ", ".join(ways))
     kernels, models = (
         f"{cache.files} kernels, {size(cache.nbytes)}",

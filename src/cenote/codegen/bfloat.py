@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cenote.codegen.builder import Kernel
-from cenote.codegen.values import BF16, F32, I32, U32, Pointer, Scalar, Value
+from cenote.codegen.half import SMALLEST_NORMAL, first_half, flushed, second_half
+from cenote.codegen.values import BF16, F32, I32, Pointer, Scalar, Value
 from cenote.core.target import EMULATED
 from cenote.core.types import BFLOAT16, Array
 
 PAIR = 2  # products of a sum
-_SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
 _BFLOAT = Scalar("bfloat", "float", 16, "bfloat")  # the operands of LLVM's functions
 
 
@@ -30,7 +30,7 @@ def rounded(numbers: Array) -> Array:
     """Return float32 numbers in bfloat16 as `Bfloat.narrowed` gives them."""
     numbers = np.asarray(numbers, np.float32)
     with np.errstate(all="ignore"):
-        small = np.abs(numbers) < np.float32(_SMALLEST_NORMAL)
+        small = np.abs(numbers) < np.float32(SMALLEST_NORMAL)
         return np.where(small, np.copysign(np.float32(0), numbers), numbers).astype(BFLOAT16)
 
 
@@ -40,7 +40,7 @@ class Bfloat:
     def __init__(self, k: Kernel, way: str, lanes: int) -> None:
         self.k, self.way, self.lanes = k, way, lanes
         if way != EMULATED:
-            k.extensions = (way,)
+            k.extend(way)
 
     def spread(self, place: Pointer) -> Value:
         """Load two numbers of x for all lanes."""
@@ -55,8 +55,9 @@ class Bfloat:
         if self.way != EMULATED:
             pairs = [self._bitcast(each, _BFLOAT, PAIR * self.lanes) for each in (x, weights)]
             return self.k.call(f"llvm.x86.{self.way}.dpbf16ps.512", F32, self.lanes, [total, *pairs])
-        for half in (self._high, self._low):
-            total = self._flushed(self.k.fma(half(x), half(weights), self._flushed(total)))
+        for half in (second_half, first_half):
+            a, b = self._flushed(half(x)), self._flushed(half(weights))
+            total = self._flushed(self.k.fma(a, b, self._flushed(total)))
         return total
 
     def narrowed(self, value: Value) -> Value:
@@ -66,16 +67,8 @@ class Bfloat:
         narrow = self.k.call(f"llvm.x86.{self.way}.cvtneps2bf16.512", _BFLOAT, self.lanes, [value])
         return self._bitcast(narrow, BF16, self.lanes)
 
-    def _high(self, pairs: Value) -> Value:
-        return self._flushed((pairs & -0x10000).bits(F32))
-
-    def _low(self, pairs: Value) -> Value:
-        return self._flushed((pairs << 16).bits(F32))
-
     def _flushed(self, value: Value) -> Value:
-        """Return zeros of their sign for numbers below the smallest normal one."""
-        zeros = (value.bits(U32) & 0x80000000).bits(F32)
-        return self.k.select(self.k.absolute(value) < _SMALLEST_NORMAL, zeros, value)
+        return flushed(self.k, value)
 
     def _bitcast(self, value: Value, type: Scalar, lanes: int) -> Value:
         """Return the same bits in another number of lanes."""

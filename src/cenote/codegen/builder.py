@@ -13,11 +13,13 @@ callers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from cenote.codegen.code import Code
+from cenote.codegen.tiles import Tiles, tiles
 from cenote.codegen.values import F32, F64, I64, U8, Pointer, Scalar, Value
-from cenote.core.target import Target
+from cenote.core.target import EMULATED, TILE, Target
 
 # Attribute of functions that move their addresses themselves (`Kernel.moves_addresses`); LLVM itself ignores it.
 MOVES_ADDRESSES, ADDS_IN_ORDER = '"moves-addresses"', '"adds-in-order"'
@@ -42,14 +44,14 @@ class Kernel(Code):
 
     `moves_addresses`: LLVM shall not look for better addresses in the loops. For kernels whose hot loops move cursors
     or add one counter to fixed addresses; it saves more than half of their compile time. `adds_in_order`: nor trees for
-    chains of integer additions. `extensions` of the instruction set are used beside those of the target's level.
+    chains of integer additions.
     """
 
     def __init__(self, symbol: str, target: Target, parameters: Sequence[Parameter]) -> None:
         super().__init__(target)
         self.symbol, self.parameters = symbol, tuple(parameters)
         self.moves_addresses, self.adds_in_order = False, False
-        self.extensions: tuple[str, ...] = ()
+        self.extensions: list[str] = []
         self.begin, self.end = Value(self, I64, 1, "%begin"), Value(self, I64, 1, "%end")
         self.scratch = Pointer(self, U8, "%scratch")
         self.arguments = {each.name: self._argument(each) for each in parameters}
@@ -71,6 +73,18 @@ class Kernel(Code):
         parameter = self.arguments[name]
         assert isinstance(parameter, Value), f"{name} is a pointer"
         return parameter
+
+    # ---- extensions -------------------------------------------------------------------------------------------
+
+    def extend(self, *extensions: str) -> None:
+        """Use extensions of the instruction set beside those of the target's level."""
+        self.extensions += [each for each in extensions if each not in self.extensions]
+
+    def tiles(self, kind: str, way: str) -> AbstractContextManager[Tiles]:
+        """Use tile registers in the body: `codegen.tiles`. `way` is one of `Target.tiles`."""
+        if way != EMULATED:
+            self.extend(TILE, way)
+        return tiles(self, kind, way)
 
     # ---- text -------------------------------------------------------------------------------------------------
 

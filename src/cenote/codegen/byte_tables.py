@@ -25,7 +25,7 @@ class ByteLookup:
     def __init__(self, k: Kernel, way: str, table: Pointer, lanes: int) -> None:
         self.k, self.way, self.table, self.lanes = k, way, table, lanes
         if way not in (SHUFFLE, LOADS):
-            k.extensions = (way,)
+            k.extend(way)
         self.parts = self._loaded()
 
     def _loaded(self) -> list[Value]:

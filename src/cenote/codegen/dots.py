@@ -54,7 +54,7 @@ class Dots:
         self.parts = 2 if way in _IN_16_BITS else 1
         k.adds_in_order = True
         if way not in _IN_16_BITS:
-            k.extensions = (way,)
+            k.extend(way)
 
     @property
     def stages(self) -> tuple[Sequence[int], ...]:

@@ -7,6 +7,8 @@ round to nearest even and keep NaN a NaN. Conversions from float64 go through fl
 
 from __future__ import annotations
 
+import numpy as np
+
 from cenote.codegen.values import BF16, F16, F32, U16, U32, Emitter, Scalar, Value
 
 
@@ -18,6 +20,25 @@ def convert(kernel: Emitter, value: Value, type: Scalar) -> Value:
         return _from_float16(kernel, value).to(type)
     single = value.to(F32)
     return _to_bfloat16(kernel, single) if type is BF16 else _to_float16(kernel, single)
+
+
+SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
+
+
+def flushed(kernel: Emitter, value: Value) -> Value:
+    """Return zeros of their sign for float32 numbers below the smallest normal one."""
+    zeros = (value.bits(U32) & 0x80000000).bits(F32)
+    return kernel.select(kernel.absolute(value) < SMALLEST_NORMAL, zeros, value)
+
+
+def first_half(pairs: Value) -> Value:
+    """Return the first of the two bfloat16 numbers of each 32-bit word, in float32."""
+    return (pairs << 16).bits(F32)
+
+
+def second_half(pairs: Value) -> Value:
+    """Return the second of the two bfloat16 numbers of each 32-bit word, in float32."""
+    return (pairs & -0x10000).bits(F32)
 
 
 def _from_bfloat16(value: Value) -> Value:

@@ -58,7 +58,8 @@ def _machine() -> tuple[frozenset[str], str]:
     if sys.platform == "linux" and cpuid.can_ask():
         return cpuid.features(), "x86_64-unknown-linux-gnu"
     _, features, triple = _llvm().host()
-    return frozenset(name for name, on in features.items() if on), triple
+    # Tiles are used on Linux alone, which gives permission to them.
+    return frozenset(name for name, on in features.items() if on and not name.startswith("amx")), triple
 
 
 @cache

@@ -1,6 +1,7 @@
 """Features of an x86-64 processor, read by its own instruction, CPUID: 0.2 ms, without LLVM and without /proc.
 
-Features have LLVM's names. Those whose registers the system does not save (XGETBV) do not count.
+Features have LLVM's names. Those whose registers the system does not save (XGETBV) do not count, nor do tiles where it
+does not let this process use them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ _BITS = {
 _SAVES = (1, _ECX, 27)  # OSXSAVE: the system saves the registers that XGETBV lists
 # Bits of XGETBV's answer: halves of the vector registers, mask registers, tiles.
 _YMM, _ZMM, _TILES = 0x6, 0xE6, 0x60000
+# Linux saves tiles only for processes that ask (Documentation/arch/x86/xstate.rst): arch_prctl, ARCH_REQ_XCOMP_PERM and
+# the number of the tiles' state. All threads, and forked processes, have the permission then.
+_ARCH_PRCTL, _REQUEST, _TILE_STATE = 158, 0x1023, 18
 _IN_YMM = ("avx", "avx2", "fma", "f16c", "avxvnni")
 
 
@@ -66,10 +70,19 @@ def features() -> frozenset[str]:
             ctypes.c_void_p(address), ctypes.c_size_t(len(code)), ctypes.c_int(_READ_EXECUTE)
         ):
             return frozenset()
-        return _features(address)
+        return _permitted(_features(address))
     finally:
         del held
         code.close()
+
+
+def _permitted(found: frozenset[str]) -> frozenset[str]:
+    """Return the features without those of tiles, unless the system lets this process use tiles, for good."""
+    tiles = frozenset(name for name in found if name.startswith("amx"))
+    if not tiles:
+        return found
+    words = (ctypes.c_long(each) for each in (_ARCH_PRCTL, _REQUEST, _TILE_STATE))
+    return found if ctypes.CDLL(None).syscall(*words) == 0 else found - tiles
 
 
 def _features(address: int) -> frozenset[str]:

@@ -54,8 +54,8 @@ THREADS = Setting(
 TARGET = Setting(
     "CENOTE_TARGET",
     "",
-    "Instruction set to generate for: avx512, avx2, generic, each perhaps with +bf16 (products of bfloat16, emulated "
-    "where the CPU has none); empty: the host's best.",
+    "Instruction set to generate for: avx512, avx2, generic, each perhaps with +bf16 (products of bfloat16) or +tiles "
+    "(products on tiles) behind it, emulated where the CPU has none; empty: the host's best.",
 )
 CACHE = Setting(
     "CENOTE_CACHE", "", "Folder of compiled kernels and models; empty: ~/.cache/cenote; 'off': no cache."

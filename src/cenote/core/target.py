@@ -6,11 +6,11 @@ import math
 import os
 import platform
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,18 @@ EMULATED = "emulated"  # an extension that the machine lacks, by other instructi
 _L1, _L2, _L3 = 32 << 10, 512 << 10, 16 << 20  # bytes of the usual caches
 
 
+class TileWays(NamedTuple):
+    """Ways of products on tiles (`codegen.tiles`), by what they multiply: bytes, bfloat16 and float16. Each is the
+    extension that has them, "emulated", or empty where there are none."""
+
+    int8: str = ""
+    bf16: str = ""
+    f16: str = ""
+
+
+NO_TILES = TileWays()
+
+
 @dataclass(frozen=True, repr=False)
 class Target:
     """Description of the machine for kernels.
@@ -31,9 +43,9 @@ class Target:
     `cpu` is the level of the instruction set, and `features` its extensions of the architecture's baseline, for LLVM.
     `vector_bytes` and `registers` describe the SIMD unit; `has_fma`, `has_half` (hardware float16 conversion),
     `has_scale` and `has_gather` are the only features kernels branch on. The sizes of the caches, and the ways in which
-    bytes are multiplied (`dots`: `codegen.dots`) and looked up in tables (`lookups`: `codegen.byte_tables`), and in
-    which bfloat16 is multiplied (`bfloat`: `codegen.bfloat`; empty where float32 is as fast), serve the choice of
-    kernels: see `of_level`.
+    bytes are multiplied (`dots`: `codegen.dots`) and looked up in tables (`lookups`: `codegen.byte_tables`), in which
+    bfloat16 is multiplied (`bfloat`: `codegen.bfloat`; empty where float32 is as fast), and those of products on
+    `tiles`, serve the choice of kernels: see `of_level`.
     """
 
     name: str
@@ -51,6 +63,7 @@ class Target:
     dots: str = PAIRS
     lookups: str = LOADS
     bfloat: str = ""
+    tiles: TileWays = NO_TILES
 
     def __repr__(self) -> str:
         return self.text
@@ -64,7 +77,8 @@ class Target:
     def of_level(self) -> Target:
         """Return the target without this machine's caches: a kernel's code may depend on nothing else, so that it can
         be used on other machines."""
-        return replace(self, l1_bytes=_L1, l2_bytes=_L2, l3_bytes=_L3, dots=PAIRS, lookups=LOADS, bfloat="")
+        usual: dict[str, Any] = {"l1_bytes": _L1, "l2_bytes": _L2, "l3_bytes": _L3}
+        return replace(self, **usual, dots=PAIRS, lookups=LOADS, bfloat="", tiles=NO_TILES)
 
     @property
     def has_scale(self) -> bool:
@@ -216,46 +230,51 @@ LEVELS = {
 }
 
 
-# Extensions with an instruction that adds four products of bytes, by target, with one that chooses among 128 bytes, and
-# with one that adds two products of bfloat16.
+# Extensions with an instruction that adds four products of bytes, by target, with one that chooses among 128 bytes,
+# with one that adds two products of bfloat16, and with products on tiles, which need another one for the tiles.
 EXTENSIONS = {"avx512": "avx512vnni", "avx2": "avxvnni"}
 TABLES = {"avx512": "avx512vbmi"}
 BFLOAT_EXTENSIONS = {"avx512": "avx512bf16"}
-FORCED_BFLOAT = "+bf16"  # behind a target's name: the extension, emulated where the machine lacks it
+TILE, TILE_EXTENSIONS = "amx-tile", {"avx512": TileWays("amx-int8", "amx-bf16", "amx-fp16")}
+# Words behind a target's name, each after a "+": extensions that are emulated where the machine lacks them.
+FORCED_BFLOAT, FORCED_TILES = "bf16", "tiles"
 
 
 def choose_target(features: Collection[str], triple: str, force: str = "") -> Target:
     """Return the best target for a host with these features, or the one that `force` names ("avx512", "avx2",
-    "generic", or one of these and "+bf16": with products of bfloat16, which are emulated where the host has none).
+    "generic", or one of these with "+bf16" or "+tiles" behind it or both: with products of bfloat16, and with products
+    on tiles, which are emulated where the host has none).
 
     Raises ArgumentError when the host cannot run the forced one.
     """
-    name, extended = force.removesuffix(FORCED_BFLOAT), force.endswith(FORCED_BFLOAT)
+    name, *forced = force.split("+")
     available = {
-        target.name: _extended(target, features, extended)
+        target.name: _extended(target, features, forced)
         for target in _targets(triple)
         if set(_required(target)) <= set(features)
     }
-    if force and name not in available:
+    if force and (name not in available or len({*forced} & {FORCED_BFLOAT, FORCED_TILES}) < len(forced)):
         raise ArgumentError(
-            f"CENOTE_TARGET: '{force}' is not known or this CPU cannot run it (avx512, avx2, generic; {FORCED_BFLOAT} "
-            "behind one of them: products of bfloat16, emulated where need be)"
+            f"CENOTE_TARGET: '{force}' is not known or this CPU cannot run it (avx512, avx2, generic; behind one of "
+            f"them +{FORCED_BFLOAT}: products of bfloat16, +{FORCED_TILES}: products on tiles, emulated where need be)"
         )
     return available[name] if force else next(iter(available.values()))
 
 
-def _extended(target: Target, features: Collection[str], forced: bool) -> Target:
-    """Return the target with the extensions that a host has; `forced`: of bfloat16, or else emulated."""
+def _extended(target: Target, features: Collection[str], forced: Collection[str]) -> Target:
+    """Return the target with the extensions that a host has; those of `forced` words are emulated where it has not."""
 
-    def found(extensions: Mapping[str, str], without: str) -> str:
-        extension = extensions.get(target.name)
+    def found(extension: str | None, without: str) -> str:
         return extension if extension and extension in features else without
 
+    bfloat, tiles = (EMULATED if word in forced else "" for word in (FORCED_BFLOAT, FORCED_TILES))
+    products = TILE_EXTENSIONS.get(target.name, NO_TILES) if TILE in features else NO_TILES
     return replace(
         target,
-        dots=found(EXTENSIONS, PAIRS),
-        lookups=found(TABLES, _lookups(target)),
-        bfloat=found(BFLOAT_EXTENSIONS, EMULATED if forced else ""),
+        dots=found(EXTENSIONS.get(target.name), PAIRS),
+        lookups=found(TABLES.get(target.name), _lookups(target)),
+        bfloat=found(BFLOAT_EXTENSIONS.get(target.name), bfloat),
+        tiles=TileWays(*(found(extension, tiles) for extension in products)),
     )
 
 
