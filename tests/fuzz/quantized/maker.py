@@ -60,6 +60,8 @@ class Maker:
         self.wide = self.opset >= 21 and self.rng.random() < 0.25
         self.strange = self.rng.random() < 0.12
         self.faulty = self.rng.random() < 0.06
+        # A denormal bias is taken for zero (`forget_tiny_biases`), which a quotient by a scale of zero would show.
+        self.denormal = self.numbers.random() < 0.3
 
     # ---- numbers
 
@@ -99,9 +101,10 @@ class Maker:
 
     def scale_of(self, size: float, odd: Sequence[float] = ODD) -> np.float32:
         """A scale near `size`; now and then a number that is none."""
-        if self.strange and self.chance(0.2):
+        fits = [each for each in odd if (each in DENORMAL) == self.denormal]
+        if self.strange and self.chance(0.2) and fits:
             self.odd = True
-            return np.float32(self.numbers.choice(odd))
+            return np.float32(self.numbers.choice(fits))
         return np.float32(size * 2.0 ** self.numbers.uniform(-1.5, 1.5))
 
     def parameters(self, dtype: np.dtype[Any], spread: float = 6.0) -> tuple[str, str]:
