@@ -60,6 +60,14 @@ def test_what_is_unlike(share: float | None, wrong: int) -> None:
     assert not unlike(x, x, share)
 
 
+def test_few_may_stray() -> None:
+    wanted = np.full(100, 100, np.uint8)
+    y = wanted.copy()
+    y[:2] = 0
+    assert not unlike(y, wanted, 0.02, 0.02)
+    assert unlike(y, wanted, 0.02, 0.01)
+
+
 @pytest.mark.parametrize("saturates", [False, True])  # then the references judge
 def test_a_wrong_answer_is_found(monkeypatch: Any, saturates: bool) -> None:
     rng = generator("quantized", 1)
