@@ -34,7 +34,6 @@ FLOW = {
     "Constant": "dense values",
 }
 DOUBLE = "float64, in which few networks compute"
-_RANGE = "each step is rounded by the range of all samples"
 _SHAPES = "known when a model is planned, or as small as a shape"
 _COUNTED = (
     "the number of results depends on the data: kernels run between the parts of a program (`Op.run_on_host`)"
@@ -55,7 +54,7 @@ REASONS = {
     "softmax_cross_entropy_loss": _CLASSIC,
     "einsum": _WRITTEN, "spatial_pyramid_pool": _RARE, "gated_conv": _CONSTANT,
     "fresh_seed": _SEEDED,
-    "conv_integer": _CONSTANT, "conv_integer_to_float": _CONSTANT, "dynamic_quantize_lstm": _RANGE,
+    "conv_integer": _CONSTANT, "conv_integer_to_float": _CONSTANT, "dynamic_quantize_lstm": _CONSTANT,
     "qlinear_conv": _CONSTANT, "qlinear_matmul": _SCALES, "qlinear_global_average_pool": _SCALES,
     "qlinear_conv_transpose": _CONSTANT,
     "shape": _SHAPES, "size": _SHAPES, "range": _SHAPES, "constant_of_shape": _SHAPES, "eye_like": _SHAPES,

@@ -17,109 +17,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64, Pointer, Value
 from cenote.core.target import Target
-from cenote.core.types import Array
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation, clamp
 from cenote.kernels.partial_sums import FAST_TERMS
+from cenote.kernels.sequence.recurrent_weights import GATES, phases_of
 
-GATES = {"rnn": 1, "gru": 3, "gru_after": 3, "lstm": 4}
-ROWS = 4  # most samples of an item: each weight that is loaded serves all of them
-_SUMS = 8  # approximate number of vectors of sums at a time: as many as hide the latency of a multiply-add
 STATES = {"rnn": 2, "gru": 4, "gru_after": 2, "lstm": 3}  # vectors of a state's size in scratch, per sample
-
-
-def phases_of(cell: str) -> tuple[tuple[int, ...], ...]:
-    """Return the gates whose products a step computes together. A plain GRU's candidate needs the reset gate first."""
-    return ((0, 1), (2,)) if cell == "gru" else (tuple(range(GATES[cell])),)
-
-
-def units_of(gates: int, rows: int, blocks: int) -> int:
-    """Return the number of vectors of hidden units that go together: a divisor of all of them."""
-    most = max(1, _SUMS // (gates * rows))
-    return max(units for units in range(1, min(most, blocks) + 1) if blocks % units == 0)
-
-
-@dataclass(frozen=True)
-class Packing:
-    """Layout of recurrent weights (directions, gates * hidden, hidden) for the kernel.
-
-    Per direction and phase: [group][hidden][gate][unit][lane]; lanes past the last hidden unit hold zeros.
-    """
-
-    cell: str
-    hidden: int
-    rows: int
-    lanes: int
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.hidden // self.lanes)
-
-    @property
-    def width(self) -> int:
-        """Number of elements of a state in scratch."""
-        return self.blocks * self.lanes
-
-    @property
-    def units(self) -> tuple[int, ...]:
-        return tuple(units_of(len(gates), self.rows, self.blocks) for gates in phases_of(self.cell))
-
-    @property
-    def size(self) -> int:
-        """Number of elements of one direction."""
-        return GATES[self.cell] * self.width * self.hidden
-
-    def pack(self, r: Array) -> Array:
-        """Pack constant weights."""
-        gates, size = GATES[self.cell], self.hidden
-        filled = np.zeros((len(r), gates, self.width, size), np.float32)
-        filled[:, :, :size] = r.reshape(len(r), gates, size, size)
-        parts = []
-        for direction in filled:
-            for chosen, units in zip(phases_of(self.cell), self.units, strict=True):
-                split = direction[list(chosen)].reshape(len(chosen), -1, units, self.lanes, size)
-                parts.append(split.transpose(1, 4, 0, 2, 3).ravel())
-        return np.concatenate(parts)
-
-
-@dataclass(frozen=True)
-class PackRecurrent(KernelSpec):
-    """Kernel that packs weights known only when the program runs; an item is a group of a phase of a direction."""
-
-    chosen: tuple[int, ...]
-    units: int
-    lanes: int
-
-    @property
-    def words(self) -> tuple[Parameter, ...]:
-        numbers = ("hidden", "groups", "r_direction", "y_direction")
-        return (*pointers_to(F32, "y", "r"), *numbers_named(numbers))
-
-    def emit(self, target: Target) -> Kernel:
-        k = self.kernel(target)
-        hidden, groups = k.number("hidden"), k.number("groups")
-        vectors = len(self.chosen) * self.units
-        for item in k.range(k.begin, k.end):
-            direction, group = item // groups, item % groups
-            y = k.pointer("y") + (
-                direction * k.number("y_direction") + group * hidden * (vectors * self.lanes)
-            )
-            r = k.pointer("r") + direction * k.number("r_direction")
-            for number, gate in enumerate(self.chosen):
-                for lane in k.range(0, self.units * self.lanes):
-                    unit = group * (self.units * self.lanes) + lane
-                    inside = unit < hidden
-                    row = r + (k.select(inside, unit, k.integer(0)) + hidden * gate) * hidden
-                    place = lane + number * self.units * self.lanes
-                    for column in k.range(0, hidden):
-                        value = k.select(inside, row.load(column), k.constant(F32, 0.0))
-                        y.store(value, column * (vectors * self.lanes) + place)
-        return k
 
 
 @dataclass(frozen=True)
@@ -169,22 +75,22 @@ class RecurrentSpec(KernelSpec):
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
         for item in k.range(k.begin, k.end):
-            _Sweep(self, k, item).emit()
+            Sweep(self, k, item).emit()
         return k
 
 
 STATE_NAMES = ("first_h", "first_c", "last_h", "last_c")
 
 
-class _Sweep:
+class Sweep:
     """Emitter of one item: a direction of a few samples, through all steps."""
 
     def __init__(self, spec: RecurrentSpec, k: Kernel, item: Value) -> None:
         self.spec, self.k, self.lanes = spec, k, k.target.lanes()
         self.hidden, self.width, self.steps = k.number("hidden"), k.number("width"), k.number("steps")
-        self.direction, tile = item // k.number("tiles"), item % k.number("tiles")
+        self.direction, self.tile = item // k.number("tiles"), item % k.number("tiles")
         # The last tile reaches back over samples of the one before: they get the same bits twice.
-        begin, end = tile * spec.rows, k.number("batch") - spec.rows
+        begin, end = self.tile * spec.rows, k.number("batch") - spec.rows
         begin = k.select(begin < end, begin, end)
         self.samples = [begin + row for row in range(spec.rows)]
         self.backwards = (self.direction + k.number("reverse")) > 0
@@ -201,15 +107,25 @@ class _Sweep:
         self.lengths: list[Value] = []
 
     def emit(self) -> None:
+        self.start()
+        for step in self.k.range(0, self.steps):
+            self.step(step)
+        self.finish()
+
+    def step(self, step: Value) -> None:
+        """Compute the new states of one step."""
         k = self.k
-        self._start()
-        for step in k.range(0, self.steps):
-            time = k.select(self.backwards, self.steps - 1 - step, step)
-            odd = step & 1
-            now, new = self.states + self.slot * odd, self.states + self.slot * (1 - odd)
-            running = [time < length for length in self.lengths]
-            moment = _Moment(self, time, now, new, running)
-            moment.emit()
+        time = k.select(self.backwards, self.steps - 1 - step, step)
+        odd = step & 1
+        now, new = self.states + self.slot * odd, self.states + self.slot * (1 - odd)
+        running = [time < length for length in self.lengths]
+        self.moment(time, now, new, running).emit()
+
+    def moment(self, time: Value, now: Pointer, new: Pointer, running: Sequence[Value]) -> Moment:
+        return Moment(self, time, now, new, running)
+
+    def finish(self) -> None:
+        """Store the last states."""
         final = self.states + self.slot * (self.steps & 1)
         for name, source in zip(("last_h", "last_c"), (final, *self.extra), strict=False):
             if self.spec.last > STATE_NAMES.index(name) - 2:
@@ -225,7 +141,7 @@ class _Sweep:
         )
         return k.pointer(name) + offset
 
-    def _start(self) -> None:
+    def start(self) -> None:
         """Copy first states into scratch; load lengths, which are noted where they are out of range."""
         k, spec = self.k, self.spec
         places = (self.states, self.extra[0]) if spec.cell == "lstm" else (self.states,)
@@ -256,11 +172,11 @@ class _Sweep:
         return self.k.tail_mask(self.hidden - column, self.lanes) if self.spec.ragged else None
 
 
-class _Moment:
+class Moment:
     """Emitter of one step of one item."""
 
     def __init__(
-        self, sweep: _Sweep, time: Value, now: Pointer, new: Pointer, running: Sequence[Value]
+        self, sweep: Sweep, time: Value, now: Pointer, new: Pointer, running: Sequence[Value]
     ) -> None:
         self.sweep, self.k, self.now, self.new = sweep, sweep.k, now, new
         self.running, self.lanes, self.spec = running, sweep.lanes, sweep.spec
@@ -276,10 +192,8 @@ class _Moment:
         before: Value | int = 0
         for phase, chosen in enumerate(phases_of(self.spec.cell)):
             units, groups = self.spec.units[phase], k.number(f"groups_{phase}")
-            source = sweep.extra[1] if phase else self.now
             for group in k.range(0, groups):
-                slab = sweep.hidden * (len(chosen) * units * self.lanes)
-                sums = self._products(sweep.weights + (group * slab + before), source, len(chosen) * units)
+                sums = self._sums(phase, group, before)
                 for unit in range(units):
                     column = (group * units + unit) * self.lanes
                     mask = sweep.mask(column)
@@ -287,6 +201,14 @@ class _Moment:
                         totals = [sums[n * units + unit][row] for n in range(len(chosen))]
                         _Cell(self, column, row, mask).emit(phase, totals)
             before = sweep.hidden * sweep.width * len(chosen)
+
+    def _sums(self, phase: int, group: Value, before: Value | int) -> list[list[Value]]:
+        """Multiply a group's weights by the state; per vector (gates, then units) and sample. `before`: the elements of
+        earlier phases."""
+        sweep, vectors = self.sweep, len(phases_of(self.spec.cell)[phase]) * self.spec.units[phase]
+        source = sweep.extra[1] if phase else self.now
+        slab = sweep.hidden * (vectors * self.lanes)
+        return self._products(sweep.weights + (group * slab + before), source, vectors)
 
     def _products(self, weights: Pointer, state: Pointer, vectors: int) -> list[list[Value]]:
         """Sum over the state, per vector of the group and sample, in chains of at most FAST_TERMS."""
@@ -312,7 +234,7 @@ class _Moment:
 class _Cell:
     """Emitter of one vector of hidden units of one sample at one step."""
 
-    def __init__(self, moment: _Moment, column: Value, row: int, mask: Value | None) -> None:
+    def __init__(self, moment: Moment, column: Value, row: int, mask: Value | None) -> None:
         self.moment, self.sweep, self.k, self.spec = moment, moment.sweep, moment.k, moment.spec
         self.column, self.row, self.mask, self.lanes = column, row, mask, moment.lanes
         self.hidden = self.sweep.hidden

@@ -236,7 +236,7 @@ class DynamicQuantizeLinear(Op):
         scale = np.asarray((high - low) / x.dtype.type(255))
         if not scale:
             scale = np.asarray(x.dtype.type(1))  # all zero: any scale will do
-        zero_point = np.asarray(np.rint(np.clip(-low / scale, 0, 255))).astype(np.uint8)
+        zero_point = np.asarray(np.rint(np.nan_to_num(np.clip(-low / scale, 0, 255)))).astype(np.uint8)
         return saturated((x / scale).astype(np.float64), zero_point, UINT8), scale, zero_point
 
     @classmethod

@@ -15,6 +15,7 @@ from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import require, require_same_dtype
 from cenote.ops.quantization.quantize import DynamicQuantizeLinear
 from cenote.ops.quantization.quantized_linear import check_bytes
+from cenote.ops.quantization.recurrent_lowerings import quantized_recurrent_lowerings
 from cenote.ops.sequence.recurrent import LSTM, GateWeights, decode_recurrent
 from cenote.ops.values import seeded
 
@@ -70,8 +71,12 @@ class DynamicQuantizeLSTM(LSTM):
         """The operator on dequantised weights and a rounded x."""
         return _RoundedStates(**{each.name: getattr(self, each.name) for each in fields(LSTM)})
 
+    @property
+    def cell(self) -> str:
+        return LSTM.name
+
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        yield from ()
+        yield from quantized_recurrent_lowerings(self, self.arranged(inputs), target)
 
     def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
         return super().operations(outputs, *inputs[:8])
@@ -92,6 +97,33 @@ class DynamicQuantizeLSTM(LSTM):
                 (x, w, r, bias, lengths, None, None, None, *many, *many),
                 "per column, lengths",
             )
+        yield from cls._many_samples()
+
+    @classmethod
+    def _many_samples(cls) -> Iterator[Sample]:
+        """Samples of more rows than a kernel takes at a time, units that fill no vector, and weights that lie further
+        than 127 from their zero points."""
+        for dtype, direction, batch, hidden in ((np.uint8, "reverse", 6, 18), (np.int8, "forward", 5, 33)):
+            w, r = seeded((1, 7, 4 * hidden), 1, dtype), seeded((1, hidden, 4 * hidden), 2, dtype)
+            zeros = np.broadcast_to(np.arange(4 * hidden).astype(dtype) % dtype(100), (1, 4 * hidden)).copy()
+            scale = np.abs(seeded((1, 4 * hidden), 3)) * np.float32(0.004)
+            bias, holes = seeded((1, 8 * hidden), 4), seeded((1, 3 * hidden), 5)
+            first, cell = seeded((1, batch, hidden), 6), seeded((1, batch, hidden), 7)
+            given = (
+                seeded((4, batch, 7), 8),
+                w,
+                r,
+                bias,
+                None,
+                first,
+                cell,
+                holes,
+                scale,
+                zeros,
+                scale,
+                zeros,
+            )
+            yield Sample(cls(direction, outputs=3), given, f"{batch} samples, {hidden} units")
 
 
 class _RoundedStates(LSTM):

@@ -17,15 +17,8 @@ from cenote.kernels.base import Argument, Call, View, constant_of, present
 from cenote.kernels.cost_model import LAUNCH, moved_seconds, peak_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.product.calls import Matrix, Product
-from cenote.kernels.sequence.recurrent import (
-    ROWS,
-    STATE_NAMES,
-    STATES,
-    Packing,
-    PackRecurrent,
-    RecurrentSpec,
-    phases_of,
-)
+from cenote.kernels.sequence.recurrent import STATE_NAMES, STATES, RecurrentSpec
+from cenote.kernels.sequence.recurrent_weights import ROWS, Packing, PackRecurrent, phases_of
 from cenote.ops.base import Check, Lowering
 
 # The activations that have instructions, by the names of ONNX in lower case; others run by the reference.
@@ -72,15 +65,9 @@ def recurrent_lowerings(
     op: RecurrentAttributes, inputs: Sequence[TensorType | None], target: Target
 ) -> Iterator[Lowering]:
     """One way for float32: nothing where an activation has no instructions, or directions have different ones."""
-    x, w, r = (present(kind) for kind in inputs[:3])
-    count = len(op.defaults)
-    functions = op.functions or op.defaults
-    same = all(functions[:count] == functions[at : at + count] for at in range(0, len(functions), count))
-    if x.dtype != FLOAT32 or not x.size or not r.size or not w.size or not same:
+    if not is_native(op, [present(kind) for kind in inputs[:3]]):
         return
-    if any(name not in NATIVE for name, _, _ in functions[:count]):
-        return
-    layer = _Layer(op, tuple(inputs) + (None,) * (8 - len(inputs)), target)
+    layer = RecurrentLayer(op, tuple(inputs) + (None,) * (8 - len(inputs)), target)
     given = [PLAIN if kind is not None else None for kind in inputs]
     for index in (1, 2):
         if present(inputs[index]).value is not None:
@@ -90,7 +77,15 @@ def recurrent_lowerings(
     yield Lowering("steps", inputs_as, outputs_as, layer.bind, *costs, layer.temporaries, check=check)
 
 
-class _Layer:
+def is_native(op: RecurrentAttributes, inputs: Sequence[TensorType]) -> bool:
+    """Whether a layer on an input, its weights and those of states has a kernel."""
+    count, functions = len(op.defaults), op.functions or op.defaults
+    same = all(functions[:count] == functions[at : at + count] for at in range(0, len(functions), count))
+    known = all(name in NATIVE for name, _, _ in functions[:count])
+    return inputs[0].dtype == FLOAT32 and all(kind.size for kind in inputs) and same and known
+
+
+class RecurrentLayer:
     """A layer on inputs of some types."""
 
     def __init__(
@@ -102,8 +97,12 @@ class _Layer:
         self.features, self.directions, self.hidden = x.shape[2], r.shape[0], r.shape[2]
         self.columns = w.shape[0] * w.shape[1]
         rows = ROWS if self.batch >= ROWS else int(self.batch)
-        self.packing = Packing(op.cell, self.hidden, rows, target.lanes())
+        self.packing = self.packed_as(rows, target)
         self.constant_w, self.constant_r = w.value is not None, r.value is not None
+
+    def packed_as(self, rows: int, target: Target) -> Packing:
+        """Layout of the recurrent weights, for a number of samples at a time."""
+        return Packing(self.op.cell, self.hidden, rows, target.lanes())
 
     def has(self, index: int) -> bool:
         return self.inputs[index] is not None
@@ -152,7 +151,7 @@ class _Layer:
             weights = temporaries.pop(0)
             calls += self._packing_calls(present(views[2]), weights)
         noted = temporaries.pop(0) if self.has(4) else None
-        return [*calls, self._steps(views, outputs, z, weights, noted)]
+        return [*calls, self.steps_call(views, outputs, z, weights, noted)]
 
     def _product(self, views: Sequence[View | None], z: View) -> Product:
         """Products of all inputs, in the order of x: a row of all gates of all directions for each."""
@@ -181,7 +180,7 @@ class _Layer:
             yield Call.named(PackRecurrent(chosen, units, packing.lanes), words, items)
             before += self.hidden * packing.width * len(chosen)
 
-    def _steps(
+    def steps_call(
         self,
         views: Sequence[View | None],
         outputs: Sequence[View],
@@ -189,10 +188,35 @@ class _Layer:
         weights: View | Array,
         noted: View | None,
     ) -> Call:
+        op, packing, lengths = self.op, self.packing, views[4]
+        states = dict(zip(STATE_NAMES, (views[5], views[6], *outputs[1:], None, None), strict=False))
+        words: dict[str, Argument] = {"y": outputs[0], "z": z, "r": weights, **states}
+        words |= {"bias": views[3], "peepholes": views[7], "lengths": lengths, "noted": noted}
+        words |= {"steps": self.steps, "batch": self.batch, "tiles": self.tiles}
+        words |= {"reverse": int(op.direction == "reverse"), "hidden": self.hidden, "width": packing.width}
+        words |= {"r_direction": packing.size, **self._strides(states, outputs[0]), **self.more_words}
+        groups = [packing.blocks // units for units in packing.units]
+        words |= {f"groups_{index}": value for index, value in enumerate(groups)}
+        executed = 2 * self.steps * self.directions * self.tiles * packing.rows * packing.size
+        return Call.named(self.spec(lengths), words, self.items, scratch=self.scratch, operations=executed)
+
+    @property
+    def more_words(self) -> dict[str, Argument]:
+        """Words of other kernels of layers."""
+        return {}
+
+    @property
+    def items(self) -> int:
+        return self.directions * self.tiles
+
+    @property
+    def scratch(self) -> int:
+        return 4 * STATES[self.op.cell] * self.packing.rows * self.packing.width
+
+    def spec(self, lengths: View | None) -> RecurrentSpec:
         op, packing, count = self.op, self.packing, len(self.op.defaults)
         functions = (op.functions or op.defaults)[:count]
-        lengths = views[4]
-        spec = RecurrentSpec(
+        return RecurrentSpec(
             op.cell,
             tuple(Activation(NATIVE[name], alpha, beta) for name, alpha, beta in functions),
             packing.rows,
@@ -207,18 +231,6 @@ class _Layer:
             op.clip,
             lengths is not None and lengths.type.dtype == INT64,
         )
-        states = dict(zip(STATE_NAMES, (views[5], views[6], *outputs[1:], None, None), strict=False))
-        words: dict[str, Argument] = {"y": outputs[0], "z": z, "r": weights, **states}
-        words |= {"bias": views[3], "peepholes": views[7], "lengths": lengths, "noted": noted}
-        words |= {"steps": self.steps, "batch": self.batch, "tiles": self.tiles}
-        words |= {"reverse": int(op.direction == "reverse"), "hidden": self.hidden, "width": packing.width}
-        words |= {"r_direction": packing.size, **self._strides(states, outputs[0])}
-        groups = [packing.blocks // units for units in packing.units]
-        words |= {f"groups_{index}": value for index, value in enumerate(groups)}
-        scratch = 4 * STATES[op.cell] * packing.rows * packing.width
-        items = self.directions * self.tiles
-        executed = 2 * self.steps * items * packing.rows * packing.size
-        return Call.named(spec, words, items, scratch=scratch, operations=executed)
 
     def _strides(self, states: dict[str, View | None], y: View) -> dict[str, Argument]:
         """Strides of steps, directions and samples in every operand, by the kernel's names of them."""

@@ -1,0 +1,96 @@
+"""An LSTM of bytes as a kernel: beside its reference, at any number of samples, threads and sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import cenote
+from cenote.core.types import Array
+from cenote.ops.quantization.quantized_recurrent import DynamicQuantizeLSTM
+
+RANDOM = np.random.default_rng(28)
+FEATURES = 9
+
+
+def constants(directions: int, hidden: int, dtype: type, zero: int) -> dict[str, Array]:
+    """Weights that use all bytes, their scales and zero points, and biases."""
+    limits, size = np.iinfo(dtype), (directions, 4 * hidden)
+    return {
+        "w": RANDOM.integers(limits.min, limits.max + 1, (directions, FEATURES, 4 * hidden)).astype(dtype),
+        "r": RANDOM.integers(limits.min, limits.max + 1, (directions, hidden, 4 * hidden)).astype(dtype),
+        "b": RANDOM.standard_normal((directions, 8 * hidden)).astype(np.float32),
+        "s": (RANDOM.random(size) * 0.01 / hidden**0.5).astype(np.float32),
+        "z": np.full(size, zero, dtype),
+    }
+
+
+def model(made: dict[str, Array], x: Array, direction: str, hidden: int, open_sizes: bool = False) -> bytes:
+    names = ["x", "w", "r", "b", "", "", "", "", "s", "z", "s", "z"]
+    node = helper.make_node(
+        "DynamicQuantizeLSTM",
+        names,
+        ["y", "h"],
+        domain="com.microsoft",
+        hidden_size=hidden,
+        direction=direction,
+    )
+    shape = ("steps", "samples", FEATURES) if open_sizes else x.shape
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "yh"],
+        [numpy_helper.from_array(value, name) for name, value in made.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    content: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return content
+
+
+def reference(made: dict[str, Array], x: Array, direction: str, hidden: int) -> Array:
+    op = DynamicQuantizeLSTM(direction, hidden=hidden)
+    scale = (made["s"], made["z"])
+    return op.compute(x, made["w"], made["r"], made["b"], None, None, None, None, *scale, *scale)[0]
+
+
+def close(y: Array, want: Array) -> None:
+    """Equal but for states between two bytes, which may become either, and what follows from them."""
+    apart = np.abs(y - want)
+    assert np.median(apart) < 1e-6
+    assert apart.max() < 3e-3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "zero"), [(np.int8, 0), (np.uint8, 128), (np.uint8, 0), (np.uint8, 255), (np.int8, -128)]
+)
+@pytest.mark.parametrize(("batch", "hidden"), [(1, 40), (3, 17), (6, 33)])
+def test_a_kernel_computes_it(batch: int, hidden: int, dtype: type, zero: int) -> None:
+    direction = ("forward", "reverse", "bidirectional")[batch % 3]
+    made = constants(2 if batch % 3 == 2 else 1, hidden, dtype, zero)
+    x = RANDOM.standard_normal((3, batch, FEATURES)).astype(np.float32)
+    loaded = cenote.load(model(made, x, direction, hidden))
+    assert {step.algorithm for step in loaded.plan.describe().steps} == {"byte_steps"}
+    y, last = loaded(x)
+    close(np.asarray(y), reference(made, x, direction, hidden))
+    np.testing.assert_array_equal(last[0], y[0 if direction == "reverse" else -1, 0])
+
+
+def test_bits_do_not_depend_on_threads_or_on_what_is_known_of_the_sizes() -> None:
+    made, x = constants(2, 40, np.int8, 3), RANDOM.standard_normal((5, 6, FEATURES)).astype(np.float32)
+    fixed = cenote.load(model(made, x, "bidirectional", 40), threads=1)(x)[0]
+    opened = cenote.load(model(made, x, "bidirectional", 40, open_sizes=True), threads=2)
+    np.testing.assert_array_equal(opened(x)[0], fixed)
+    part = np.ascontiguousarray(x[:2, :3])
+    close(np.asarray(opened(part)[0]), reference(made, part, "bidirectional", 40))
+
+
+def test_what_is_not_a_number_is_seen() -> None:
+    """A NaN of one sample is in the range that all are rounded by."""
+    made, x = constants(1, 20, np.int8, 0), RANDOM.standard_normal((3, 2, FEATURES)).astype(np.float32)
+    x[1, 0, 3] = np.nan
+    y = np.asarray(cenote.load(model(made, x, "forward", 20))(x)[0])
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(reference(made, x, "forward", 20)))
+    assert np.isnan(y).all()
