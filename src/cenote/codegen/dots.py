@@ -78,20 +78,20 @@ class Dots:
     def weights(self, place: Pointer, parts: Sequence[int] = ()) -> list[Value]:
         """Load the weights of all lanes, or some parts of them, as `arranged` has stored them, or as bytes."""
         words = place.cast(I32)
-        if place.element is I8 and self.way == PAIRS:
+        if place.element is I8 and self.way in _IN_16_BITS:
             count = 2 * self.lanes
-            halves = [place.load(part * count, count).to(I16) for part in range(self.parts)]
+            halves = [place.load(part * count, count).to(I16) for part in parts or range(self.parts)]
             return [self.recast(half, I32, self.lanes) for half in halves]
         return [words.load(part * self.lanes, self.lanes) for part in parts or range(self.parts)]
 
     def store_weights(self, place: Pointer, numbers: Sequence[Value]) -> None:
         """Store four s8 numbers of each lane (as i32), as bytes that `weights` loads."""
         low = [number & 255 for number in numbers]
-        if self.way != PAIRS:
+        if self.way not in _IN_16_BITS:
             place.cast(I32).store(low[0] | low[1] << 8 | low[2] << 16 | numbers[3] << 24)
             return
-        for part in range(2):
-            place.cast(I16).store((low[part] | low[part + 2] << 8).to(I16), part * self.lanes)
+        for part, (first, second) in enumerate(((0, 1), (2, 3)) if self.way == WIDE else ((0, 2), (1, 3))):
+            place.cast(I16).store((low[first] | low[second] << 8).to(I16), part * self.lanes)
 
     def added(self, total: Value, x: list[Value], weights: list[Value]) -> Value:
         """Return the sums with these products added."""

@@ -9,7 +9,8 @@
         sums -= zeros[block] * row_sums[row]
         y[row][block] = sums, or float32(sums) * scales + bias, or that as bytes
 
-A is u8, or s8 whose highest bit is flipped as it is loaded, and is read where it lies. B is s8 in panels as float32's
+A is u8, or s8 whose highest bit is flipped as it is loaded, and is read where it lies, or a copy of it in 16 bits whose
+rows are filled up to fours ("wide" in `codegen.dots`). B is s8 in panels as float32's
 are (`panels.py`), four steps of the depth next to each other. A sum around zero points is
 
     (a - p) (b - q) = a b - p (sum of b's column) - q (sum of a's row) + depth p q
@@ -27,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.dots import BYTES, Dots
-from cenote.codegen.values import F32, I8, I32, U8, Pointer, Scalar, Value
+from cenote.codegen.dots import BYTES, WIDE, Dots
+from cenote.codegen.values import F32, I8, I16, I32, U8, Pointer, Scalar, Value
 from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.core.text import split_words
@@ -71,7 +72,7 @@ class QuantizedProductSpec(KernelSpec):
     @property
     def words(self) -> tuple[Parameter, ...]:
         return (
-            *pointers_to(U8, "a"),
+            *pointers_to(I16 if self.dots == WIDE else U8, "a"),
             *pointers_to(I8, "b"),
             *pointers_to(I32, "offsets", "zeros", "row_sums"),
             *float_pointers(("scales", "bias")),
@@ -144,6 +145,11 @@ class _Emitter:
 
         def fours(count: int) -> None:
             for four in range(count):
+                if self.spec.dots == WIDE:
+                    self.add_wide(
+                        sums, [cursor.at + four * BYTES for cursor in cursors], panel.at + four * self.step
+                    )
+                    continue
                 spread = [self.dots.spread(cursor.at + four * BYTES, flipped) for cursor in cursors]
                 self.add(sums, spread, panel.at + four * self.step)
             panel.move(count * self.step)
@@ -155,6 +161,8 @@ class _Emitter:
             fours(UNROLL)
         for _ in k.range(unrolled * UNROLL, self.whole):
             fours(1)
+        if self.spec.dots == WIDE:
+            return
         with k.when(self.rest > 0):
             self.add(sums, [self.last_of(cursor) for cursor in cursors], panel.at)
 
@@ -171,6 +179,18 @@ class _Emitter:
         for x, totals in zip(spread, sums, strict=True):
             for vector, total in zip(vectors, totals, strict=True):
                 total.value = self.dots.added(total.value, list(x), vector)
+
+    def add_wide(self, sums: Sequence[Sequence[Variable]], rows: Sequence[Pointer], panel: Pointer) -> None:
+        """Add the products of four steps of the depth, two at a time: all registers are in use."""
+        for part in range(self.dots.parts):
+            vectors = [
+                self.dots.weights(panel + block * self.lanes * BYTES, [part])[0]
+                for block in range(self.blocks)
+            ]
+            for row, totals in zip(rows, sums, strict=True):
+                (x,) = self.dots.spread(row, parts=[part])
+                for vector, total in zip(vectors, totals, strict=True):
+                    total.value = self.dots.pair_added(total.value, x, vector)
 
     def last_of(self, row: Cursor) -> list[Value]:
         """Load the one to three bytes at a row's end."""

@@ -7,15 +7,15 @@ highest bit has made them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from cenote.codegen.dots import BYTES, arranged
+from cenote.codegen.dots import BYTES, WIDE, arranged
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
-from cenote.core.types import Array
+from cenote.core.types import Array, TensorType
 from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.quantized import Levels
@@ -33,7 +33,7 @@ from cenote.kernels.product.quantized import (
 )
 from cenote.kernels.strided_axes import Axis, axis_words, position_count
 
-INT32 = np.dtype(np.int32)
+INT16, INT32 = np.dtype(np.int16), np.dtype(np.int32)
 _MACS_PER_SECOND = 150e9  # of one core, to size pieces of work
 _PIECE = 1e-3  # seconds of work that a thread takes at a time
 _BAND = 64  # tiles of rows, at most, that use a panel while it is in the nearer caches
@@ -82,21 +82,27 @@ class ProductResult:
 @dataclass(frozen=True)
 class QuantizedProduct:
     """Sizes and steps of a product of bytes. `product` has no memory yet; its residual's steps are those of sums of
-    A's rows. `a_type` and `b_type`: uint8 or int8."""
+    A's rows. `a_type` and `b_type`: uint8 or int8; `dots`: the way of `codegen.dots`."""
 
     product: Product
     a_type: np.dtype[Any]
     b_type: np.dtype[Any]
     target: Target
+    dots: str
 
     @property
     def panels(self) -> Panels:
         return self.product.panels(self.target)
 
     @property
+    def filled(self) -> int:
+        """The depth, filled up to fours."""
+        return -(-self.product.k // BYTES) * BYTES
+
+    @property
     def image(self) -> int:
         """Number of bytes of a matrix B in panels."""
-        return -(-self.product.k // BYTES) * BYTES * self.panels.padded
+        return self.filled * self.panels.padded
 
     @property
     def images(self) -> int:
@@ -124,7 +130,7 @@ class QuantizedProduct:
         for groups, blocks in (each for each in every if each[0]):
             vectors = split[:, :, :, done : done + groups * blocks]
             grouped = vectors.reshape(len(images), fours, BYTES, groups, blocks, lanes)
-            ordered = arranged(grouped.transpose(0, 3, 1, 4, 5, 2), self.target.dots).astype(np.int8)
+            ordered = arranged(grouped.transpose(0, 3, 1, 4, 5, 2), self.dots).astype(np.int8)
             size = fours * BYTES * lanes
             end = done + groups * blocks
             result[:, done * size : end * size] = ordered.reshape(len(images), -1)
@@ -135,7 +141,7 @@ class QuantizedProduct:
         """Return the call that packs B, and adds up its columns around `zeros`, when the program runs."""
         panels, axes = self.panels, self.product.b_axes
         spec = QuantizedPanelSpec(
-            self.target.dots,
+            self.dots,
             self.b_type == np.uint8,
             zeros is not None,
             panels.blocks,
@@ -146,6 +152,17 @@ class QuantizedProduct:
         words |= {"columns": panels.columns, "wide_groups": panels.wide, "groups": panels.groups}
         words |= {"row": self.product.b.row, "to_image": self.image, **axis_words(axes, ("x",))}
         return Call.named(spec, words, position_count(axes) * panels.groups)
+
+    def widening_call(self, a: View, rows: int, to: View) -> Call:
+        """Return the call that copies A's rows as numbers of 16 bits, filled up to fours: what is behind a row's end is
+        multiplied by zeros, whatever it is."""
+        depth = self.product.k
+        source = replace(a, type=TensorType(self.a_type, (rows, depth)), strides=(depth, 1))
+        result = replace(to, type=TensorType(INT16, (rows, depth)), strides=(self.filled, 1))
+        steps: tuple[Step, ...] = (Step("cast", (0,), INT16),)
+        if self.signed:
+            steps += (Step("constant", (), INT16, (128,)), Step("add", (1, 2), INT16))
+        return elementwise_call(Expression(1, steps), (), [Operand(source, (depth, 1))], result, self.target)
 
     def row_sum_call(self, a: View, rows: int, to: View) -> Call:
         """Return the call that adds up A's rows."""
@@ -194,7 +211,7 @@ class QuantizedProduct:
         axes = self._axes()
         specs = tuple(
             QuantizedProductSpec(
-                target.dots,
+                self.dots,
                 self.signed,
                 zeros is not None,
                 y.type.dtype,
@@ -217,7 +234,8 @@ class QuantizedProduct:
         residual = product.residual
         words: dict[str, Argument] = {"a": a, "b": b, "offsets": offsets, "zeros": zeros, "row_sums": sums}
         words |= {"scales": result.scales, "bias": result.bias, "y": y}
-        words |= {"columns": product.n, "depth": product.k, "a_row": product.a.row}
+        depth = self.filled if self.dots == WIDE else product.k
+        words |= {"columns": product.n, "depth": depth, "a_row": product.a.row}
         words |= {"r_row": 0 if residual is None else residual.row, "y_row": product.y.row}
         words |= {"wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow, "band": band, "bands": bands}
         words |= {"wide_groups": panels.wide, "groups": panels.groups, "zero": levels.zero}

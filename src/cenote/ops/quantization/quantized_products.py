@@ -72,6 +72,8 @@ class MatMulInteger(_Product):
         yield Sample(
             MatMulInteger(), (*signed, np.array([127], np.int8), zeros), "a row, zero points of columns"
         )
+        many = (extremes((2, 67, 35), 6, np.int8), extremes((2, 35, 49), 7, np.uint8))
+        yield Sample(MatMulInteger(), (*many, np.array(-90, np.int8), np.array(131, np.uint8)), "many rows")
         pairs = (extremes((2, 1, 3, 6), 4, np.uint8), extremes((3, 6, 33), 5, np.int8))
         yield Sample(MatMulInteger(), (*pairs, np.array(7, np.uint8), np.array(-2, np.int8)), "batches")
 
