@@ -86,6 +86,7 @@ _FILES: dict[str, str] = {
     "quantization.quantize": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
     "quantization.quantized_linear": "ConvInteger QLinearConv",
     "quantization.quantized_pools": "",
+    "quantization.quantized_residual": "",
     "quantization.quantized_transposed": "",
     "quantization.quantized_products": "MatMulInteger QLinearMatMul",
     "quantization.quantized_recurrent": "com.microsoft.DynamicQuantizeLSTM",

@@ -36,6 +36,7 @@ from cenote.passes.products.fuse_products import add_to_products, fuse_products,
 from cenote.passes.products.stored_weights import narrow_weights, store_weights
 from cenote.passes.quantization.movement import move_bytes
 from cenote.passes.quantization.pools import quantize_means
+from cenote.passes.quantization.residuals import add_residuals
 from cenote.passes.quantization.sums import dequantize_constants, quantize_sums
 from cenote.passes.quantization.tables import tabulate_bytes
 from cenote.passes.stacks import add_stacks
@@ -63,6 +64,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         dequantize_constants,
         tabulate_bytes,  # of which constants are numbers
         remove_identities,
+        lambda graph: add_residuals(graph, target),
         say_groups,
         write_out_einsums,
         sink_transposes,

@@ -24,6 +24,7 @@ from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.conv.direct import TABLE, ConvDirectSpec, DirectEmitter, Pixel, PixelWalk, TapChunk
+from cenote.kernels.conv.quantized_residual import RESIDUAL_WORDS, ROUNDING, with_residual
 from cenote.kernels.elementwise.activations import Activation
 
 _COUNTS = (
@@ -35,8 +36,7 @@ NUMBERS = (
     *(f"{side}_{axis}" for side in "xy" for axis in _STEPS.split()),
     *("y_block", "weights_image", "bias_group"),
 )
-# Numbers around it are one apart in float32, and the lowest 22 bits of its own are zeros.
-_ROUNDING = 1.5 * 2.0**23
+RESIDUAL_NUMBERS = tuple(f"r_{axis}" for axis in (*_STEPS.split(), "block"))
 
 
 class Levels(NamedTuple):
@@ -51,7 +51,8 @@ class Levels(NamedTuple):
 class ConvQuantizedSpec(KernelSpec):
     """Kernel of bytes. `dots`: the way of `codegen.dots`, x has 16 bits for "wide"; `signed`: x is s8; `quads`: groups
     of four channels per tap; `y`: the result's type; `added`: whether floats have a bias of floats, before the
-    `activation`; the other fields as in ConvDirectSpec."""
+    `activation`; `residual`: bytes of y's type are added as `quantized_residual` says; the other fields as in
+    ConvDirectSpec."""
 
     dots: str
     signed: bool
@@ -64,9 +65,9 @@ class ConvQuantizedSpec(KernelSpec):
     joined: bool = False
     added: bool = False
     activation: Activation = field(default_factory=Activation)
+    residual: bool = False
 
     # What the emitter of float32's direct convolution asks of its spec, and bytes do not have.
-    residual = False
     clip = False
     ragged = False
 
@@ -78,11 +79,13 @@ class ConvQuantizedSpec(KernelSpec):
             *pointers_to(I32, "bias"),
             *pointers_to(F32, "scales"),
             *(pointers_to(F32, "added") if self.added else ()),
+            *(pointers_to(Scalar.of(self.y), "residual") if self.residual else ()),
             *pointers_to(Scalar.of(self.y), "y"),
             TABLE,
             *numbers_named(NUMBERS),
             Parameter("low", F32),
             Parameter("high", F32),
+            *((*numbers_named(RESIDUAL_NUMBERS), *RESIDUAL_WORDS) if self.residual else ()),
         )
 
     def emit(self, target: Target) -> Kernel:
@@ -95,12 +98,12 @@ class ConvQuantizedSpec(KernelSpec):
 def requantized(k: Kernel, scaled: Value, element: Scalar) -> Value:
     """Return elements of y from numbers at its scale.
 
-    Bounds are whole numbers, so that bounded numbers round to what rounded ones are bounded to. Adding `_ROUNDING`
+    Bounds are whole numbers, so that bounded numbers round to what rounded ones are bounded to. Adding `ROUNDING`
     leaves no bits of a fraction: the sum is rounded to a whole number, halves to even, which its lowest bits hold.
     """
     low, high = (k.splat(k.number(name), scaled.lanes) for name in ("low", "high"))
     bounded = k.min_drop_nan(k.max_drop_nan(scaled, low), high)
-    whole = (bounded + _ROUNDING).bits(I32)
+    whole = (bounded + ROUNDING).bits(I32)
     return (whole + k.splat(k.number("zero").to(I32), scaled.lanes)).to(element)
 
 
@@ -179,20 +182,30 @@ class _Emitter(DirectEmitter):
         for o in range(self.spec.blocks):
             result = self.result(o)
             for pixel, row in zip(pixels, accumulators, strict=True):
-                (self.y + pixel.y + block * o).store(result(row[o].value))
+                (self.y + pixel.y + block * o).store(result(row[o].value, pixel))
 
-    def result(self, block: int) -> Callable[[Value], Value]:
-        """Return what makes elements of y of the sums of a block."""
+    def result(self, block: int) -> Callable[[Value, Pixel], Value]:
+        """Return what makes elements of y of the sums of a block at a pixel."""
         k, lanes, spec = self.k, self.lanes, self.quantized
         if spec.y == np.int32:
-            return lambda total: total
+            return lambda total, _: total
         scales = (k.pointer("scales") + self.filters).load(block * lanes, lanes)
+        if spec.residual:
+            return lambda total, pixel: requantized(
+                k, with_residual(k, total.to(F32) * scales, self.residual(pixel, block)), self.y.element
+            )
         if spec.y != np.float32:
-            return lambda total: requantized(k, total.to(F32) * scales, self.y.element)
+            return lambda total, _: requantized(k, total.to(F32) * scales, self.y.element)
         added = (k.pointer("added") + self.filters).load(block * lanes, lanes) if spec.added else None
 
-        def floats(total: Value) -> Value:
+        def floats(total: Value, _: Pixel) -> Value:
             scaled = total.to(F32) * scales
             return spec.activation.emit(k, scaled if added is None else scaled + added)
 
         return floats
+
+    def residual(self, pixel: Pixel, block: int) -> Value:
+        """Load what is added to a block's results at a pixel."""
+        assert pixel.r is not None
+        place = self.k.pointer("residual") + pixel.r
+        return place.load(self.k.number("r_block") * block, self.lanes)

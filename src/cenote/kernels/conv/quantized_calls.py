@@ -17,6 +17,7 @@ from cenote.kernels.base import Argument, Call, Packed, View, present
 from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.direct_calls import DirectProblem, FilterGroups, block_runs
 from cenote.kernels.conv.quantized import ConvQuantizedSpec, Levels
+from cenote.kernels.conv.quantized_residual import Residual
 from cenote.kernels.conv.tile_widths import tile_widths
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
@@ -30,7 +31,7 @@ class QuantizedProblem:
     `weights` (filters, C/g, d, h, w) are int8 without their zero point, `bias` (filters) int32 and what x's zero point
     adds taken off, `scales` (filters) float32: from sums to numbers of y; for y of float32 `added` (filters) float32 or
     none. `computed`: those of the three that a program computes, by name, in memory as `filter_runs` says. `dots`: see
-    codegen.dots.
+    codegen.dots. `residual`: numbers by which another tensor of y's type is added.
     """
 
     shape: ConvShape
@@ -42,6 +43,7 @@ class QuantizedProblem:
     added: Array | None = None
     activation: Activation = field(default_factory=Activation)
     computed: Mapping[str, View] = field(default_factory=dict)
+    residual: Residual | None = None
 
     @property
     def adds(self) -> bool:
@@ -71,23 +73,34 @@ def filter_runs(shape: ConvShape, lanes: int, registers: int) -> list[FilterRun]
     return found
 
 
-def quantized_calls(problem: QuantizedProblem, x: View, y: View, target: Target) -> Iterator[Call]:
-    """Yield the calls of one convolution, each of which writes blocks of its own."""
+def quantized_calls(
+    problem: QuantizedProblem, x: View, y: View, target: Target, residual: View | None = None
+) -> Iterator[Call]:
+    """Yield the calls of one convolution, each of which writes blocks of its own. `residual`: where the problem has
+    one."""
     if not problem.shape.n:
         return
     blocks = -(-problem.shape.group_filters // y.layout.lanes)
     pixels = problem.shape.pixels * problem.shape.n
     for first, groups, each in block_runs(blocks, pixels, target.registers):
-        call = _QuantizedGroups(problem, x, y, target, first, groups, each).call()
+        call = _QuantizedGroups(problem, x, y, residual, target, first, groups, each).call()
         yield replace(call, independent=first > 0)
 
 
 class _QuantizedGroups(FilterGroups):
     def __init__(
-        self, problem: QuantizedProblem, x: View, y: View, target: Target, first: int, groups: int, each: int
+        self,
+        problem: QuantizedProblem,
+        x: View,
+        y: View,
+        residual: View | None,
+        target: Target,
+        first: int,
+        groups: int,
+        each: int,
     ) -> None:
         plain = DirectProblem(problem.shape, problem.weights, None, Activation())
-        super().__init__(plain, x, y, None, target, first, groups, each)
+        super().__init__(plain, x, y, residual, target, first, groups, each)
         self.quantized = problem
         self.unit = x.layout.lanes  # channels of a block of x
         self.element = np.dtype(np.int16 if weight_type(problem.dots).nbytes == 2 else np.int8)
@@ -108,6 +121,7 @@ class _QuantizedGroups(FilterGroups):
                 joined=self.joined,
                 added=self.quantized.adds,
                 activation=self.quantized.activation,
+                residual=self.quantized.residual is not None,
             )
             for width in cut.widths
         )
@@ -116,7 +130,6 @@ class _QuantizedGroups(FilterGroups):
         chunk = self._chunk(entries, slab)
         items, grain, shares = self._split(cut.tiles, max(cut.widths), slab)
         levels = self.quantized.levels
-        steps = {name: step for name, step in self._steps().items() if not name.startswith("r_")}
         pointers: dict[str, Argument] = {
             "x": self.x,
             "weights": weights,
@@ -125,8 +138,9 @@ class _QuantizedGroups(FilterGroups):
             "bias": self._by_filter("bias", self.quantized.bias),
             "scales": self._by_filter("scales", self.quantized.scales),
         }
-        if self.quantized.adds:
-            pointers["added"] = self._by_filter("added", self.quantized.added)
+        steps = {
+            name: step for name, step in self._steps().items() if self.residual or not name.startswith("r_")
+        }
         counts = {
             "entries": entries,
             "chunk": chunk,
@@ -142,10 +156,22 @@ class _QuantizedGroups(FilterGroups):
             "zero": levels.zero,
         }
         counts |= {"bias_group": self.groups * self.each * self.lanes, **shares, **steps}
-        words = {**pointers, **counts, "low": float(levels.low), "high": float(levels.high)}
+        words = {**pointers, **counts, **self._added(), "low": float(levels.low), "high": float(levels.high)}
         kept = 4 * shares["band"] * max(cut.widths) * self.each * self.lanes if chunk < entries else 0
         executed = 2 * self.images * self.pixels * slab * self.shape.groups * self.groups
         return Call.named(specs[0], words, items, grain, kept, executed).among(specs, cut.chosen)
+
+    def _added(self) -> dict[str, Argument]:
+        """The words of what is added to floats, or to bytes."""
+        words: dict[str, Argument] = {}
+        if self.quantized.adds:
+            words["added"] = self._by_filter("added", self.quantized.added)
+        if self.quantized.residual is not None:
+            words |= {
+                "residual": self._first_block(present(self.residual)),
+                **self.quantized.residual.words,
+            }
+        return words
 
     def _taps(self) -> tuple[Argument, int]:
         """Offsets of the taps from a window's origin, and their number."""

@@ -316,7 +316,8 @@ class WinogradTiling:
         blocks = transformed.get(phase, self.channel_blocks + self.filter_blocks)
         executed = self.transform_operations(blocks) + (0 if is_input else self.product_operations)
         used = {name: place if name in _USED[phase] else None for name, place in pointers.items()}
-        return Call.named(spec, {**used, **numbers, **further}, items, scratch=scratch, operations=executed)
+        own = {word.name: further[word.name] for word in spec.words if word.name in further}
+        return Call.named(spec, {**used, **numbers, **own}, items, scratch=scratch, operations=executed)
 
     def numbers(self, phase: str) -> dict[str, int]:
         """Numbers of a launch, except the tensors' strides."""

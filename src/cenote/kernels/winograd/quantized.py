@@ -28,6 +28,7 @@ from cenote.codegen.values import F32, I16, I32, U8, Pointer, Scalar, Value
 from cenote.core.target import PAIRS, Target
 from cenote.kernels.base import numbers_named, pointers_to
 from cenote.kernels.conv.quantized import requantized
+from cenote.kernels.conv.quantized_residual import RESIDUAL_WORDS, with_residual
 from cenote.kernels.winograd.kernel import NUMBERS, Pixels, WinogradEmitter, WinogradSpec
 from cenote.kernels.winograd.products import Products
 from cenote.kernels.winograd.transforms import Filtering, whole_filtering
@@ -37,8 +38,8 @@ UINT8 = np.dtype(np.uint8)
 
 @dataclass(frozen=True)
 class WinogradQuantizedSpec(WinogradSpec):
-    """Kernel of bytes. `dots`: the way of `codegen.dots`; `signed`: x is s8; `y`: its type; the other fields as in
-    WinogradSpec."""
+    """Kernel of bytes. `dots`: the way of `codegen.dots`; `signed`: x is s8; `y`: its type, and that of a `residual`,
+    which is added as `quantized_residual` says; the other fields as in WinogradSpec."""
 
     dots: str = PAIRS
     signed: bool = False
@@ -55,7 +56,8 @@ class WinogradQuantizedSpec(WinogradSpec):
     @property
     def words(self) -> tuple[Parameter, ...]:
         return (
-            *pointers_to(U8, "x", "residual"),
+            *pointers_to(U8, "x"),
+            *pointers_to(Scalar.of(self.y), "residual"),
             *pointers_to(I32, "u", "bias", "v"),
             *pointers_to(F32, "scales"),
             *pointers_to(Scalar.of(self.y), "y"),
@@ -63,6 +65,7 @@ class WinogradQuantizedSpec(WinogradSpec):
             Parameter("zero"),
             Parameter("low", F32),
             Parameter("high", F32),
+            *(RESIDUAL_WORDS if self.residual else ()),
         )
 
     def emit(self, target: Target) -> Kernel:
@@ -128,7 +131,12 @@ class _Emitter(WinogradEmitter):
         spec = self.spec
         inverse, shift = undone(spec.vertical, spec.horizontal)
         sums = [((value * inverse) >> shift) + self.bias for value in values]
-        return [requantized(self.k, total.to(F32) * self.scales, self.y.element) for total in sums]
+        scaled = [total.to(F32) * self.scales for total in sums]
+        if spec.residual:
+            row = self.r + self.k.number("r_h") * i
+            added = [row.load(j * self.lanes, self.lanes) for j in range(len(scaled))]
+            scaled = [with_residual(self.k, own, other) for own, other in zip(scaled, added, strict=True)]
+        return [requantized(self.k, value, self.y.element) for value in scaled]
 
 
 def undone(vertical: Filtering, horizontal: Filtering) -> tuple[int, int]:

@@ -53,8 +53,10 @@ class WinogradQuantizedTiling(WinogradTiling):
         largest = max(np.maximum(flat, 0).sum(axis=1).max(), np.maximum(-flat, 0).sum(axis=1).max())
         return bool(255 * largest < most_exact(self.vertical, self.horizontal))
 
-    def quantized_calls(self, problem: QuantizedProblem, x: View, y: View, v: View | None) -> list[Call]:
-        """Return the launches: one when fused, two with `v` between them."""
+    def quantized_calls(
+        self, problem: QuantizedProblem, x: View, y: View, residual: View | None, v: View | None
+    ) -> list[Call]:
+        """Return the launches: one when fused, two with `v` between them. `residual`: where the problem has one."""
         rows, levels = self.shape.window, problem.levels
         specs = [
             WinogradQuantizedSpec(
@@ -65,7 +67,7 @@ class WinogradQuantizedTiling(WinogradTiling):
                 rows[-1],
                 1 if phase == "input" else self.group_blocks,
                 False,
-                False,
+                residual is not None and phase != "input",
                 Activation(),
                 dots=problem.dots,
                 signed=phase != "product" and x.type.dtype == np.int8,
@@ -83,7 +85,9 @@ class WinogradQuantizedTiling(WinogradTiling):
             "low": float(levels.low),
             "high": float(levels.high),
         }
-        return self.launched(specs, constants, numbers, x, y, None, v)
+        if problem.residual is not None:
+            numbers |= problem.residual.words
+        return self.launched(specs, constants, numbers, x, y, residual, v)
 
     def pack_pairs(self, weights: Array) -> Packed:
         """Return weights (M, C, kh, kw) as U: (group, xi, pair of channels, filter vector, lane), 16 bits each."""

@@ -23,6 +23,7 @@ from cenote.kernels.conv.quantized import Levels
 from cenote.kernels.conv.quantized_calls import QuantizedProblem, quantized_calls
 from cenote.kernels.conv.quantized_depthwise import LARGEST_SUM, quantized_depthwise_calls
 from cenote.kernels.conv.quantized_depthwise_rows import rows_call, suits_rows
+from cenote.kernels.conv.quantized_residual import Residual
 from cenote.kernels.conv.widened import widened, widened_type
 from cenote.kernels.cost_model import BYTES_FASTER, LAUNCH, moved_seconds, peak_seconds
 from cenote.kernels.layout.memcpy import memcpy_call
@@ -42,7 +43,8 @@ class QuantizedConvolution:
 
     `inputs` are the operator's; x is the first, and the weights (filters, channels / groups, *window) are constants.
     `x_zero` and `w_zero` are the zero points, that of the weights one or one per filter; `scales` lead from sums to
-    numbers of y, which is bounded to `bounds` and has the zero point `zero`.
+    numbers of y, which is bounded to `bounds` and has the zero point `zero`. `added`: the number of the input that is
+    added, as `residual` says; `scales` then lead to numbers before that.
     """
 
     shape: ConvShape
@@ -55,6 +57,8 @@ class QuantizedConvolution:
     scales: Array
     zero: int
     bounds: tuple[int, int]
+    added: int | None = None
+    residual: Residual | None = None
 
     @cached_property
     def centred(self) -> Array:
@@ -90,6 +94,12 @@ class QuantizedConvolution:
         low, high = self.bounds
         return Levels(low - self.zero, high - self.zero, self.zero)
 
+    def of_kernels(self, shape: ConvShape, weights: Array, offsets: Array) -> QuantizedProblem:
+        """The problem of kernels that sum bytes in 32 bits."""
+        return QuantizedProblem(
+            shape, weights, offsets, self.filter_scales, self.target.dots, self.levels, residual=self.residual
+        )
+
     def lowerings(
         self,
         name: str,
@@ -99,9 +109,9 @@ class QuantizedConvolution:
         temporaries: tuple[TensorType, ...] = (),
         by_size: bool = False,
     ) -> Iterator[Lowering]:
-        """Yield the lowerings whose `calls` read x in blocks of `unit` channels, and get views of x, y and temporaries.
-        The halo of a tensor holds zeros: where x has another zero point, and for blocks that no other operator has, x
-        is copied, from wherever it lies."""
+        """Yield the lowerings whose `calls` read x in blocks of `unit` channels, and get views of x, y, what is added
+        (or None) and temporaries. The halo of a tensor holds zeros: where x has another zero point, and for blocks that
+        no other operator has, x is copied, from wherever it lies."""
         x, lanes = present(self.inputs[0]), self.target.lanes()
         layout = Layout(unit, self.halo)
         in_place = unit == lanes and (self.x_zero == 0 or not any(map(any, self.halo)))
@@ -109,13 +119,16 @@ class QuantizedConvolution:
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             source, (y, *memory) = present(views[0]), outputs
+            added = None if self.added is None else present(views[self.added])
             if not copies:
-                return [*calls(source, y, *memory)]
+                return [*calls(source, y, added, *memory)]
             copy = _blocked(source, memory.pop(0), layout)
             moved = memcpy_call(source, copy) if source.layout.is_blocked else reorder_call(source, copy)
-            return [zero_halo_call(copy, self.x_zero & 0xFF), moved, *calls(copy, y, *memory)]
+            return [zero_halo_call(copy, self.x_zero & 0xFF), moved, *calls(copy, y, added, *memory)]
 
-        rest = (None,) * (len(self.inputs) - 1)
+        rest: list[Layout | None] = [None] * (len(self.inputs) - 1)
+        if self.added is not None:
+            rest[self.added - 1] = Layout(lanes)
         seconds += moved_seconds(2 * sum(copy.nbytes for copy in copies))
         for source in (layout,) if in_place else (Layout(unit), PLAIN) if unit == lanes else (PLAIN,):
             yield Lowering(
@@ -125,6 +138,7 @@ class QuantizedConvolution:
                 bind,
                 seconds,
                 temporaries=(*copies, *temporaries),
+                in_place=() if self.added is None else (self.added,),
                 by_size=by_size,
             )
 
@@ -148,7 +162,7 @@ def convolution_lowerings(problem: QuantizedConvolution) -> Iterator[Lowering]:
 def _depthwise(problem: QuantizedConvolution) -> Iterator[Lowering]:
     """Yield the lowering of groups of one channel within vectors, whose sums are exact in float32."""
     shape, target = problem.shape, problem.target
-    if shape.group_channels != 1 or not suits(shape, target.lanes()):
+    if shape.group_channels != 1 or not suits(shape, target.lanes()) or problem.added is not None:
         return
     offsets = problem.offsets(problem.x_zero)
     largest = np.abs(problem.centred).sum(axis=(1, 2, 3, 4), dtype=np.int64) * 255 + np.abs(offsets)
@@ -160,7 +174,7 @@ def _depthwise(problem: QuantizedConvolution) -> Iterator[Lowering]:
     # A row's bytes are larger than s8 numbers by 128.
     signed = 128 * (present(problem.inputs[0]).dtype == np.int8)
 
-    def calls(x: View, y: View) -> Iterator[Call]:
+    def calls(x: View, y: View, _: None) -> Iterator[Call]:
         for call in quantized_depthwise_calls(
             shape.deep(), problem.centred, offsets, problem.filter_scales, problem.levels, x, y, target
         ):
@@ -183,14 +197,14 @@ def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
     merged, wide = merge_groups(shape.deep(), weights.astype(np.int8), lanes)
     # The kernel's bytes are larger than s8 numbers by 128.
     offsets = problem.offsets(problem.x_zero + (128 if x.dtype == np.int8 else 0)).astype(np.int32)
-    bytes_ = QuantizedProblem(merged, wide, offsets, problem.filter_scales, target.dots, problem.levels)
+    bytes_ = problem.of_kernels(merged, wide, offsets)
     # Few channels (the three of a picture) are kept in fours.
     fours = -(-shape.channels // BYTES) * BYTES
     unit = fours if shape.groups == 1 and fours <= lanes // 2 else lanes
     executed = merged.operations * _filled(merged.group_filters, lanes) * _filled(merged.group_channels, unit)
     seconds = peak_seconds(executed, target, efficiency(shape, lanes) * BYTES_FASTER[target.dots])
     yield from problem.lowerings(
-        "quantized", unit, seconds, lambda x, y: quantized_calls(bytes_, x, y, target)
+        "quantized", unit, seconds, lambda x, y, added: quantized_calls(bytes_, x, y, target, added)
     )
     # GMAC/s of bytes and of a copy in 16 bits, by a vector's bytes (Zen 4): 90 and 87 for 64, 75 and 84 for 32, 32 and
     # 32 for 16.
@@ -208,10 +222,10 @@ def _wide(problem: QuantizedConvolution, bytes_: QuantizedProblem, seconds: floa
     numbers = replace(bytes_, dots=WIDE, bias=problem.offsets(problem.x_zero).astype(np.int32))
     memory = widened_type(x.shape, layout)
 
-    def calls(x: View, y: View, memory: View) -> Iterator[Call]:
+    def calls(x: View, y: View, added: View | None, memory: View) -> Iterator[Call]:
         copying, copy = widened(x, memory, layout)
         yield copying
-        yield from quantized_calls(numbers, copy, y, target)
+        yield from quantized_calls(numbers, copy, y, target, added)
 
     seconds += LAUNCH + moved_seconds(3 * memory.size)
     yield from problem.lowerings("quantized_wide", target.lanes(), seconds, calls, temporaries=(memory,))
@@ -226,7 +240,7 @@ def _winograd(problem: QuantizedConvolution) -> Iterator[Lowering]:
     x, weights = present(problem.inputs[0]), problem.centred[:, :, 0].astype(np.int8)
     # The kernel's bytes are larger than s8 numbers by 128.
     offsets = problem.offsets(problem.x_zero + (128 if x.dtype == np.int8 else 0)).astype(np.int32)
-    bytes_ = QuantizedProblem(shape, weights, offsets, problem.filter_scales, target.dots, problem.levels)
+    bytes_ = problem.of_kernels(shape, weights, offsets)
     for side in _WHOLE_TILES:
         tiling = WinogradQuantizedTiling(shape, side, side, target)
         if min(map(plain_size, shape.out)) < side or not tiling.is_exact(weights):
@@ -236,7 +250,9 @@ def _winograd(problem: QuantizedConvolution) -> Iterator[Lowering]:
             f"quantized_winograd_f{side}",
             target.lanes(),
             tiling.seconds(),
-            lambda x, y, between=None, tiling=tiling: tiling.quantized_calls(bytes_, x, y, between),
+            lambda x, y, added, between=None, tiling=tiling: tiling.quantized_calls(
+                bytes_, x, y, added, between
+            ),
             temporaries=(TensorType(INT32, (room,)),) if room else (),
             by_size=True,
         )

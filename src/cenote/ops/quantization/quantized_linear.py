@@ -216,15 +216,16 @@ class QLinearConv(_ConvHost):
         y = saturated(wide(np.float32(total.astype(np.int32)) * scales), flat(y_zero), y_zero.dtype)
         return (y if self.bounds is None else np.clip(y, *self.bounds),)
 
-    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+    def problem(self, inputs: Sequence[TensorType | None], target: Target) -> QuantizedConvolution | None:
+        """The convolution as kernels see it; None where an operand but x is computed."""
         given = [None if each is None else each.value for each in self.arranged(inputs)[1:]]
         x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = given
         if any(each is None for each in given[:7]) or (
             inputs[-1] is not None and bias is None and len(inputs) == 9
         ):
-            return
+            return None
         dtype = np.iinfo(present(y_zero).dtype)
-        problem = QuantizedConvolution(
+        return QuantizedConvolution(
             self.conv.shape(present(inputs[0]), present(inputs[3])),
             inputs,
             target,
@@ -236,7 +237,11 @@ class QLinearConv(_ConvHost):
             int(present(y_zero).item()),
             self.bounds or (dtype.min, dtype.max),
         )
-        yield from convolution_lowerings(problem)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        problem = self.problem(inputs, target)
+        if problem is not None:
+            yield from convolution_lowerings(problem)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -119,7 +119,7 @@ class _Transposed(QuantizedConvolution):
         filled = [-(-count // lanes) * lanes for count in (shape.channels, shape.filters)]
         return 2 * shape.n * math.prod(filled) * shape.taps * math.prod(shape.size)
 
-    def calls(self, x: View, y: View) -> Iterator[Call]:
+    def calls(self, x: View, y: View, _: None) -> Iterator[Call]:
         """Yield the calls of all phases, each of which writes pixels of its own."""
         # The kernel's bytes are larger than s8 numbers by 128.
         zero = self.x_zero + (128 if present(self.inputs[0]).dtype == np.int8 else 0)

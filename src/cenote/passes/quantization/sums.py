@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from cenote.kernels.cost_model import moved_seconds
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.elementwise.activation import activation_of
+from cenote.ops.elementwise.binary import Add
 from cenote.ops.elementwise.pointwise import Pointwise
 from cenote.ops.epilogue import Fusible
 from cenote.ops.linear.gemm import Gemm
@@ -75,27 +77,20 @@ def dequantize_constants(graph: Graph) -> Graph:
 
 def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
     """Replace the convolution or product whose result a node quantises."""
-    y_scale, y_zero = scale_and_zero_point(rewriter, last)
-    if y_scale is None or y_zero is None:
-        return
-    bounds: tuple[int, int] | None = (int(np.iinfo(y_zero.dtype).min), int(np.iinfo(y_zero.dtype).max))
-    activation = rewriter.producer(last.inputs[0], Pointwise)
-    between = [] if activation is None else [activation[0]]
-    if between:
-        bounds = _bounded(rewriter, between[0], y_scale, y_zero)
-    sums = rewriter.producer((between[0] if between else last).inputs[0], Fusible)
-    if bounds is None or sums is None:
+    source = bounded_source(rewriter, last)
+    sums = None if source is None else rewriter.producer(source.name, Fusible)
+    if source is None or sums is None:
         return
     node, op = sums
-    quantized = _of_bytes(op, bounds)
-    inputs = None if quantized is None else _operands(rewriter, node, y_scale)
+    quantized = _of_bytes(op, source.bounds)
+    inputs = None if quantized is None else _operands(rewriter, node, source.scale)
     if quantized is None or inputs is None:
         return
-    zero = rewriter.constant(f"{last.outputs[0]}.zero", y_zero)
+    zero = rewriter.constant(f"{last.outputs[0]}.zero", source.zero)
     inputs = (*inputs[:6], last.inputs[1], zero, *inputs[6:])
     if not _is_quicker(rewriter, quantized, inputs, node, target):
         return
-    for each in (*between, node):
+    for each in (*source.between, node):
         rewriter.nodes[rewriter.position[each.outputs[0]]] = None
         rewriter.uses.subtract(each.inputs)
     rewriter.uses.subtract(last.inputs)
@@ -103,6 +98,30 @@ def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
     rewriter.nodes[rewriter.position[last.outputs[0]]] = Node(
         quantized, inputs, last.outputs, node.label or last.label
     )
+
+
+class BoundedSource(NamedTuple):
+    """A value that is quantised by one ordinary scale, perhaps after an activation that bounds it: its name, the scale,
+    the zero point, the least and the largest number of the result, and the activation's node."""
+
+    name: str
+    scale: Array
+    zero: Array
+    bounds: tuple[int, int]
+    between: tuple[Node, ...]
+
+
+def bounded_source(rewriter: Rewriter, last: Node) -> BoundedSource | None:
+    """Return what a node quantises; None where its scale is no ordinary one, or another activation comes before it."""
+    scale, zero = scale_and_zero_point(rewriter, last)
+    if scale is None or zero is None:
+        return None
+    limits = np.iinfo(zero.dtype)
+    found = rewriter.producer(last.inputs[0], Pointwise)
+    if found is None or isinstance(found[1], Add):
+        return BoundedSource(last.inputs[0], scale, zero, (int(limits.min), int(limits.max)), ())
+    bounds = _bounded(rewriter, found[0], scale, zero)
+    return None if bounds is None else BoundedSource(found[0].inputs[0], scale, zero, bounds, (found[0],))
 
 
 def _of_bytes(op: Fusible, bounds: tuple[int, int]) -> QLinearConv | QLinearMatMul | None:
@@ -135,7 +154,7 @@ def _bounded(rewriter: Rewriter, node: Node, scale: Array, zero: Array) -> tuple
 def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...] | None:
     """The names of x, its scale and zero point, those of the weights, and the bias, of a convolution or product that
     reads dequantised bytes; None of others."""
-    x, w = (_dequantized(rewriter, name) for name in node.inputs[:2])
+    x, w = (dequantized(rewriter, name) for name in node.inputs[:2])
     if x is None or w is None:
         return None
     weights = rewriter.constants.get(w.inputs[0])
@@ -180,7 +199,7 @@ def _factors(rewriter: Rewriter, node: Node, a: Node, b: Node, y_scale: Array) -
     return tuple(names) if np.isfinite(scale / y_scale).all() else None
 
 
-def _dequantized(rewriter: Rewriter, name: str) -> Node | None:
+def dequantized(rewriter: Rewriter, name: str) -> Node | None:
     """The node that dequantises a value."""
     place = rewriter.position.get(name)
     node = None if place is None else rewriter.nodes[place]
@@ -199,7 +218,7 @@ def _bias(rewriter: Rewriter, node: Node, scales: Array, filters: int) -> tuple[
     others."""
     if len(node.inputs) < 3 or not node.inputs[2]:
         return ()
-    source = _dequantized(rewriter, node.inputs[2])
+    source = dequantized(rewriter, node.inputs[2])
     if source is None or source.inputs[0] not in rewriter.constants:
         return None
     bias, own = rewriter.constants[source.inputs[0]], rewriter.constants.get(source.inputs[1])

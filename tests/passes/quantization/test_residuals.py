@@ -1,0 +1,125 @@
+"""Additions of quantised tensors become parts of the convolutions of bytes before them, bit by bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import cenote
+from cenote.core.types import Array
+from tests.passes.models import model, steps
+
+N = helper.make_node
+RANDOM = np.random.default_rng(33)
+X = RANDOM.integers(0, 256, (1, 32, 10, 10)).astype(np.uint8)
+R = RANDOM.integers(0, 256, (1, 48, 10, 10)).astype(np.uint8)
+WEIGHTS = RANDOM.integers(-127, 128, (2, 48, 32, 3, 3)).astype(np.int8)
+CONSTANTS: dict[str, Array] = {
+    "s": np.float32(0.02), "z": np.uint8(121), "t": np.float32(0.017), "o": np.uint8(130),
+    "rs": np.float32(0.031), "rz": np.uint8(99), "ys": np.float32(0.04), "yz": np.uint8(77),
+    "w0": WEIGHTS[0], "w1": WEIGHTS[1], "ws": (RANDOM.random(48) * 4e-4 + 1e-4).astype(np.float32),
+    "wz": np.zeros(48, np.int8), "low": np.float32(-0.5), "high": np.float32(6.0),
+}  # fmt: skip
+
+
+def convolution(number: int) -> list[onnx.NodeProto]:
+    """A convolution of x between quantisations, whose result is dequantised to c0 or c1."""
+    i = number
+    return [
+        N("DequantizeLinear", ["x", "s", "z"], [f"xf{i}"]),
+        N("DequantizeLinear", [f"w{i}", "ws", "wz"], [f"wf{i}"], axis=0),
+        N("Conv", [f"xf{i}", f"wf{i}"], [f"f{i}"], pads=[1, 1, 1, 1]),
+        N("QuantizeLinear", [f"f{i}", "t", "o"], [f"q{i}"]),
+        N("DequantizeLinear", [f"q{i}", "t", "o"], [f"c{i}"]),
+    ]
+
+
+RESIDUAL = [N("DequantizeLinear", ["r", "rs", "rz"], ["rf"])]
+LAST = [N("QuantizeLinear", ["sum", "ys", "yz"], ["y"])]
+UINT8, FLOAT = onnx.TensorProto.UINT8, onnx.TensorProto.FLOAT
+
+
+def both(nodes: list[onnx.NodeProto], watched: str = "added", **constants: Array) -> tuple[int, bool]:
+    """How many convolutions add, and whether the bits are those of the model whose float sum is an output, too, so that
+    none does."""
+    held = {**CONSTANTS, **constants}
+    loaded = cenote.load(model(nodes, {"x": X, "r": R}, held, ["y"], {"y": UINT8}))
+    apart = cenote.load(model(nodes, {"x": X, "r": R}, held, ["y", watched], {"y": UINT8, watched: FLOAT}))
+    assert not adding(apart)
+    return adding(loaded), np.array_equal(np.asarray(loaded(X, R)), np.asarray(apart(X, R)[0]))
+
+
+def adding(loaded: cenote.Model) -> int:
+    return len({each for each in steps(loaded) if each.startswith("qlinear_conv_add")})
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        N("Identity", ["added"], ["sum"]),
+        N("Relu", ["added"], ["sum"]),
+        N("Clip", ["added", "low", "high"], ["sum"]),
+    ],
+    ids=["alone", "relu", "clip"],
+)
+@pytest.mark.parametrize("order", [["c0", "rf"], ["rf", "c0"]], ids=["left", "right"])
+def test_a_residual_is_added_in_the_convolution(between: onnx.NodeProto, order: list[str]) -> None:
+    nodes = [*convolution(0), *RESIDUAL, N("Add", order, ["added"]), between, *LAST]
+    assert both(nodes) == (1, True)
+
+
+def test_of_two_convolutions_the_later_one_adds() -> None:
+    nodes = [
+        *convolution(0),
+        *convolution(1),
+        N("Add", ["c0", "c1"], ["added"]),
+        N("Relu", ["added"], ["sum"]),
+        *LAST,
+    ]
+    assert both(nodes) == (1, True)
+
+
+def test_the_tensor_that_a_convolution_reads_may_be_what_is_added() -> None:
+    """Its memory is not the result's, whatever else is free."""
+    square = {"w0": WEIGHTS[0][:32], "ws": CONSTANTS["ws"][:32], "wz": CONSTANTS["wz"][:32]}
+    inner = [*convolution(0), N("Add", ["c0", "xf0"], ["added"]), N("Relu", ["added"], ["sum"]), *LAST]
+    nodes = [N("QuantizeLinear", ["given", "s", "z"], ["x"]), *inner]
+    content = model(
+        nodes,
+        {"given": (X - np.float32(121)) * np.float32(0.02)},
+        {**CONSTANTS, **square},
+        ["y"],
+        {"y": UINT8},
+    )
+    watched = model(
+        nodes, {"given": (X - np.float32(121)) * np.float32(0.02)}, {**CONSTANTS, **square}, ["y", "added"],
+        {"y": UINT8, "added": FLOAT},
+    )  # fmt: skip
+    loaded, apart = cenote.load(content), cenote.load(watched)
+    assert (adding(loaded), adding(apart)) == (1, 0)
+    given = (X - np.float32(121)) * np.float32(0.02)
+    np.testing.assert_array_equal(np.asarray(loaded(given)), np.asarray(apart(given)[0]))
+
+
+@pytest.mark.parametrize(
+    ("what", "constants"),
+    [
+        ("a scale of the sum that is none", {"ys": np.float32(0)}),
+        ("a negative scale of the residual", {"rs": np.float32(-0.031)}),
+        ("bytes of another kind", {"yz": np.int8(-3)}),
+        ("an activation that is no bound", {}),
+        ("bytes that are read twice", {}),
+    ],
+)
+def test_other_additions_stay_apart(what: str, constants: dict[str, Array]) -> None:
+    between = [N("Tanh", ["added"], ["sum"])] if "activation" in what else [N("Relu", ["added"], ["sum"])]
+    nodes = [*convolution(0), *RESIDUAL, N("Add", ["c0", "rf"], ["added"]), *between, *LAST]
+    outputs = ["y", "q0"] if "twice" in what else ["y"]
+    held = {**CONSTANTS, **constants}
+    kinds = {"y": onnx.TensorProto.INT8 if "kind" in what else UINT8, "q0": UINT8}
+    loaded = cenote.load(
+        model(nodes, {"x": X, "r": R}, held, outputs, {name: kinds[name] for name in outputs})
+    )
+    assert not adding(loaded)
