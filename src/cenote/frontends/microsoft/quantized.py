@@ -69,15 +69,23 @@ def _unpacked(w: Writer, packed: str, bits: int, rows: int, columns: int) -> str
 
 
 def _qgemm(w: Writer) -> Sequence[str]:
-    """Decode QGemm. Inputs: a, b (each with scale and zero point), an int32 bias, scale and zero point of y (without
-    them: floats)."""
-    a, b = w.input(0), w.input(3)
-    a = w.op("Transpose", a, perm=[1, 0]) if w.get("transA", 0) else a
-    b = w.op("Transpose", b, perm=[1, 0]) if w.get("transB", 0) else b
-    zeros = [w.input(2), w.input(5)]
-    total = w.plus(w.op("MatMulInteger", a, b, *zeros), w.input(6))
-    scale = w.op("Mul", w.op("Mul", w.input(1), w.input(4)), w.constant(float(w.get("alpha", 1.0))))
-    y = w.op("Mul", w.op("Cast", total, to=onnx.TensorProto.FLOAT), scale)
+    """Decode QGemm. Inputs: a, b (each with scale and zero point; b's one for all or one per column), an int32 bias at
+    the scale of the sums, scale and zero point of y (without them: floats)."""
+    turned, alpha = [bool(w.get(name, 0)) for name in ("transA", "transB")], float(w.get("alpha", 1.0))
+    scale = w.op("Mul", w.input(1), w.input(4))
+    if w.input(7) and alpha == 1:
+        # A product between quantisations, which runs on bytes.
+        a, b = w.dequantized(0), w.dequantized(3, axis=0 if turned[1] else 1)
+        bias = w.op("DequantizeLinear", w.input(6), scale, axis=-1) if w.input(6) else ""
+        y = w.op("Gemm", a, b, bias, transA=int(turned[0]), transB=int(turned[1]))
+    else:
+        sides = [w.input(0), w.input(3)]
+        a, b = (
+            w.op("Transpose", x, perm=[1, 0]) if turn else x for x, turn in zip(sides, turned, strict=True)
+        )
+        sums = w.plus(w.op("MatMulInteger", a, b, w.input(2), w.input(5)), w.input(6))
+        scale = scale if alpha == 1 else w.op("Mul", scale, w.constant(alpha))
+        y = w.op("Mul", w.op("Cast", sums, to=onnx.TensorProto.FLOAT), scale)
     return [w.quantized(y, 7, w.input(0)) if w.input(7) else y]
 
 
@@ -117,9 +125,11 @@ def _qlinear_pool(kind: str, *attributes: str) -> Write:
     def write(w: Writer) -> Sequence[str]:
         attributes_of = w.passed(*attributes)
         rank = len(attributes_of.get("kernel_shape", (0, 0))) + 2
-        last, x = w.get("channels_last", 0), w.dequantized(0)
-        y = w.op(kind, w.channels_first(x, rank) if last else x, **attributes_of)
-        return [w.quantized(w.channels_last(y, rank) if last else y, 3, w.input(0))]
+        last, x = w.get("channels_last", 0), w.input(0)
+        # Bytes are turned, not floats, so that the pool stands between dequantisation and quantisation.
+        floats = w.op("DequantizeLinear", w.channels_first(x, rank) if last else x, w.input(1), w.input(2))
+        y = w.quantized(w.op(kind, floats, **attributes_of), 3, x)
+        return [w.channels_last(y, rank) if last else y]
 
     return write
 

@@ -65,9 +65,9 @@ class Writer:
             total = self.op("Add", total, value)
         return total
 
-    def dequantized(self, index: int) -> str:
+    def dequantized(self, index: int, **attributes: Any) -> str:
         """Return input `index` with the scale and zero point behind it, as floats."""
-        return self.op("DequantizeLinear", *(self.input(index + i) for i in range(3)))
+        return self.op("DequantizeLinear", *(self.input(index + i) for i in range(3)), **attributes)
 
     def quantized(self, x: str, index: int, like: str) -> str:
         """Return x quantised by the scale at `index` and the zero point behind it; without one 0, in the type of
