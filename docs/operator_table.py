@@ -56,7 +56,7 @@ REASONS = {
     "fresh_seed": _SEEDED,
     "conv_integer": _CONSTANT, "conv_integer_to_float": _CONSTANT, "dynamic_quantize_lstm": _CONSTANT,
     "qlinear_conv": _CONSTANT, "qlinear_matmul": _SCALES, "qlinear_global_average_pool": _SCALES,
-    "qlinear_conv_transpose": _CONSTANT, "qlinear_conv_add": _CONSTANT,
+    "qlinear_softmax": _SCALES, "qlinear_conv_transpose": _CONSTANT, "qlinear_conv_add": _CONSTANT,
     "shape": _SHAPES, "size": _SHAPES, "range": _SHAPES, "constant_of_shape": _SHAPES, "eye_like": _SHAPES,
     "window": _SHAPES, "mel_weight_matrix": _SHAPES, "affine_grid": _RARE, "bit_cast": _RARE,
     "gemm": _BLAS, "matmul": _BLAS,

@@ -87,6 +87,7 @@ _FILES: dict[str, str] = {
     "quantization.quantized_linear": "ConvInteger QLinearConv",
     "quantization.quantized_pools": "",
     "quantization.quantized_residual": "",
+    "quantization.quantized_softmax": "",
     "quantization.quantized_transposed": "",
     "quantization.quantized_products": "MatMulInteger QLinearMatMul",
     "quantization.quantized_recurrent": "com.microsoft.DynamicQuantizeLSTM",

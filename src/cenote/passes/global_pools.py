@@ -9,6 +9,8 @@ is a pass over the map.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from cenote.core.types import TensorType
@@ -16,20 +18,37 @@ from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Op
 from cenote.ops.movement.reshape import Squeeze
 from cenote.ops.pool.whole_map import GlobalAveragePool, GlobalMaxPool
+from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
 from cenote.ops.reduction.reduce import Reduction
 from cenote.passes.cleanup import fresh
 
 _POOLS: dict[str, type[Op]] = {"reduce_mean": GlobalAveragePool, "reduce_max": GlobalMaxPool}
 
 
-def recognize_global_pools(graph: Graph) -> Graph:
-    """Return the graph with global pools in place of such reductions."""
+def recognize_quantized_pools(graph: Graph) -> Graph:
+    """Return the graph with global pools in place of such reductions between dequantisation and quantisation, which may
+    then run on bytes. Those that something else reads may belong to a normalisation."""
+    if not any(isinstance(node.op, QuantizeLinear) for node in graph.nodes):
+        return graph
+    made = {name for node in graph.nodes if isinstance(node.op, DequantizeLinear) for name in node.outputs}
+    users, outputs = graph.users(), set(graph.outputs)
+
+    def is_between(node: Node) -> bool:
+        readers = users.get(node.outputs[0], [])
+        quantized = bool(readers) and all(isinstance(reader.op, QuantizeLinear) for reader in readers)
+        return node.inputs[0] in made and quantized and node.outputs[0] not in outputs
+
+    return recognize_global_pools(graph, is_between)
+
+
+def recognize_global_pools(graph: Graph, wanted: Callable[[Node], bool] = lambda node: True) -> Graph:
+    """Return the graph with global pools in place of such reductions, of those nodes that are wanted."""
     nodes: list[Node] = []
     constants, types = dict(graph.constants), dict(graph.types)
     taken = set(graph.values())
     for node in graph.nodes:
         pool = _pool_of(graph, node)
-        if pool is None or not isinstance(node.op, Reduction):
+        if pool is None or not isinstance(node.op, Reduction) or not wanted(node):
             nodes.append(node)
             continue
         if node.op.keepdims:

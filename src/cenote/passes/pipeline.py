@@ -27,7 +27,7 @@ from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_ident
 from cenote.passes.dilation import space_to_batch
 from cenote.passes.einsum import write_out_einsums
 from cenote.passes.fuse import Rewriter, fuse, fuse_gates
-from cenote.passes.global_pools import recognize_global_pools
+from cenote.passes.global_pools import recognize_global_pools, recognize_quantized_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.precision.bfloat import compute_in_bfloat
@@ -37,6 +37,7 @@ from cenote.passes.products.stored_weights import narrow_weights, store_weights
 from cenote.passes.quantization.movement import move_bytes
 from cenote.passes.quantization.pools import quantize_means
 from cenote.passes.quantization.residuals import add_residuals
+from cenote.passes.quantization.softmax import quantize_softmax
 from cenote.passes.quantization.sums import dequantize_constants, quantize_sums
 from cenote.passes.quantization.tables import tabulate_bytes
 from cenote.passes.stacks import add_stacks
@@ -54,12 +55,14 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
     return (
         *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
+        recognize_quantized_pools,
         lambda graph: move_bytes(graph, target),
         eliminate_dead,  # what moved floats reads them no more
         remove_identities,
         eliminate_dead,  # what was moved has left its place, and a float is read once
         lambda graph: quantize_sums(graph, target),
         lambda graph: quantize_means(graph, target),
+        lambda graph: quantize_softmax(graph, target),
         lambda graph: store_weights(graph, target),
         dequantize_constants,
         tabulate_bytes,  # of which constants are numbers

@@ -36,6 +36,27 @@ def test_a_mean_of_bytes_is_that_of_their_floats(signed: bool) -> None:
     assert set(found) == {"qlinear_global_average_pool"}
 
 
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_mean_that_is_written_as_a_reduction_is_one_of_bytes(keepdims: int) -> None:
+    reduction = N("ReduceMean", ["x", "axes"], ["m"], keepdims=keepdims)
+    found = check([NODES[0], reduction, NODES[2]], {"q": Q}, {**CONSTANTS, "axes": np.array([2, 3])}, ["y"])
+    assert "qlinear_global_average_pool" in found
+    assert "dequantize_linear" not in found
+
+
+def test_a_mean_of_a_normalisation_stays_a_reduction() -> None:
+    nodes = [
+        NODES[0],
+        N("ReduceMean", ["x", "axes"], ["c"]),
+        N("Sub", ["x", "c"], ["m"]),
+        N("QuantizeLinear", ["c", "t", "o"], ["mean"]),
+        NODES[2],
+    ]
+    kinds = {"mean": TensorProto.UINT8}
+    content = model(nodes, {"q": Q}, {**CONSTANTS, "axes": np.array([2, 3])}, ["y", "mean"], kinds)
+    assert "qlinear_global_average_pool" not in steps(cenote.load(content, threads=1))
+
+
 def test_a_mean_that_is_read_as_floats_stays_one() -> None:
     content = model(NODES, {"q": Q}, CONSTANTS, ["y", "m"], {"m": TensorProto.FLOAT})
     assert "qlinear_global_average_pool" not in steps(cenote.load(content, threads=1))
