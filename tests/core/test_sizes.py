@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cenote.core.computed import SizedArray, computed, has_sizes, known
-from cenote.core.sizes import is_size, maximum, minimum, plain
+from cenote.core.formulas.certain import always_at_most, always_equal
+from cenote.core.formulas.checks import Evaluation
+from cenote.core.sizes import Size, is_size, maximum, minimum, plain
 from cenote.core.trace import Trace
 from cenote.runtime.formulas import Formulas
 
@@ -110,6 +112,38 @@ def test_equal_formulas_are_equal_without_a_question() -> None:
     assert h > 0
     assert n * h != 0
     assert not trace.guards
+
+
+def test_quotients_are_bounded_by_what_is_divided() -> None:
+    """The ends of windows, as pools and convolutions ask for them."""
+    trace = Trace()
+    h = trace.dimension(10)
+    assert 2 * (h // 2) <= h
+    assert 3 * ((h + 2) // 3) >= h
+    assert 4 * (((h + 1) // 2 + 1) // 2) - h < 4
+    assert 2 * ((h - 3) // 2) + 3 <= h
+    assert not trace.guards
+    assert always_at_most(2 * (h // 2), h)
+    assert not always_at_most(2 * ((h + 1) // 2), h)
+    assert always_equal(h + 1 - h, 1)
+    assert not always_equal(h, 10)
+    assert not trace.guards
+
+
+@given(PROGRAMS, SIZES, SIZES)
+def test_bounds_hold_at_all_sizes(
+    program: list[tuple[str, int, int]], made_with: tuple[int, ...], others: tuple[int, ...]
+) -> None:
+    trace = Trace()
+    values = [
+        value for value in run(program, tuple(map(trace.dimension, made_with))) if isinstance(value, Size)
+    ]
+    evaluation = Evaluation(trace, others)
+    accepted = evaluation.holds()
+    for value in values:
+        low, high = trace.tight_bounds(value)
+        assert low <= value.value <= high
+        assert not accepted or low <= evaluation.value(value) <= high
 
 
 def rising(count: int, step: int) -> np.ndarray:

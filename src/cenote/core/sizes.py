@@ -42,6 +42,7 @@ class SizeRecorder(Protocol):
     def polynomial(self, terms: Terms, value: int) -> Any: ...
     def quotient(self, size: Any, by: int) -> Any: ...
     def sum(self, a: Any, b: Any, sign: int) -> Any: ...
+    def tight_bounds(self, size: Size) -> tuple[int, int]: ...
     def unknown(self, formula: SizeFormula, low: int, high: int) -> Any: ...
 
 
@@ -192,6 +193,8 @@ class Size(Symbolic):
         if not isinstance(difference, Size):
             return bool(OPERATORS[question](difference, 0))
         known = decide(*self.trace.bounds(difference))
+        if known is None:
+            known = decide(*self.trace.tight_bounds(difference))
         answer = bool(OPERATORS[question](difference.value, 0))
         if known is not None:
             assert known == answer, (known, answer, self.trace.bounds(difference), difference)

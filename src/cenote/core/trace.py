@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,7 +20,8 @@ from cenote.core.sizes import INFINITE, Size, SymbolicReal
 _MOST = 1 << 20  # largest value of a symbolic dimension; larger ones are compiled separately
 _MOST_TERMS = 48  # most terms of a polynomial; a longer one becomes an unknown of its own
 _MOST_TOLD = 64  # number of unknowns behind a guard from which on guards count as equally slow to evaluate
-_WITHIN = ("core/sizes.py", "core/trace.py", "core/formulas/expressions.py")
+# Files that no question comes from; "<string>" is the comparison that a dataclass brings.
+_WITHIN = ("core/sizes.py", "core/trace.py", "core/formulas/expressions.py", "<string>")
 _UNKNOWN = re.compile(r"\bu(\d+)\b")
 
 
@@ -33,7 +35,8 @@ class Trace:
         self._bounds: list[tuple[int, int]] = []
         self._known: dict[str, int] = {}
         self.guards: dict[str, SizeFormula] = {}  # questions by their texts; their values are the answers
-        self.fixed: dict[str, str] = {}  # places where sizes had to be numbers, by the question
+        self.places: dict[str, str] = {}  # file and line that asked, by the question
+        self.fixed: dict[str, str] = {}  # those of them where a size had to be this very number
         self.objects: list[Any] = []  # functions and arrays that formulas name: K[0], K[1] …
         self._place_of: dict[int, int] = {}
         self.dimensions = 0
@@ -142,6 +145,42 @@ class Trace:
             high += factor * (most if factor > 0 else least)
         return max(low, -INFINITE), min(high, INFINITE)
 
+    def tight_bounds(self, size: Size) -> tuple[int, int]:
+        """Return bounds that know of quotients: a // n lies between (a - n + 1) / n and a / n, so that 2 * (h // 2) - h
+        is -1 or 0. Costs several times as much as `bounds`."""
+        low, high = self.bounds(size)
+        terms, scale, least, most = (
+            size.terms,
+            1,
+            0,
+            0,
+        )  # scale * size is the terms plus a number from least to most
+        passed: set[int] = set()
+        while (found := self._last_quotient(terms, passed)) is not None:
+            unknown, factor = found
+            passed.add(unknown)
+            inside, by = self.formulas[unknown].operands
+            by_now = by // math.gcd(factor, by)
+            times_rest = factor * by_now // by  # of the rest that the division leaves, 0 to by - 1
+            terms = tuple((m, c * by_now) for m, c in terms if m != (unknown,))
+            terms = plus(terms, tuple((m, c * times_rest) for m, c in inside.terms), 1)
+            ends = (0, -times_rest * (by - 1))
+            scale, least, most = scale * by_now, least * by_now + min(ends), most * by_now + max(ends)
+            begin, end = self.bounds(Size(self, terms, 0))
+            low, high = max(low, -(-(begin + least) // scale)), min(high, (end + most) // scale)
+        return low, high
+
+    def _last_quotient(self, terms: Terms, passed: Collection[int]) -> tuple[int, int] | None:
+        """Return the last made unknown, with its factor, that is a quotient by a number and stands by itself."""
+        for monomial, factor in sorted(terms, reverse=True):
+            if len(monomial) == 1 and monomial[0] not in passed:
+                formula = self.formulas[monomial[0]]
+                if isinstance(formula, SizeFormula) and formula.function == "//":
+                    inside, by = formula.operands
+                    if isinstance(inside, Size) and isinstance(by, int) and by > 0:
+                        return monomial[0], factor
+        return None
+
     def _signed(self, size: Size) -> tuple[int, int]:
         """Return bounds of a sum of unknowns that may be negative."""
         low = high = 0
@@ -157,8 +196,9 @@ class Trace:
         """Restrict the result to sizes for which this question has the answer that it has for the shapes at hand."""
         if question.code not in self.guards:
             self.guards[question.code] = question
+            place = self.places.setdefault(question.code, _caller())
             if fixed:
-                self.fixed[question.code] = _caller()
+                self.fixed[question.code] = place
 
     @contextlib.contextmanager
     def showing_formulas(self) -> Iterator[None]:
