@@ -16,6 +16,7 @@ from cenote.compiler.schedule import Schedule
 from cenote.compiler.templates import Assembled, lifetimes, make_template
 from cenote.core.errors import errors_at
 from cenote.core.formulas.expressions import SizeFormula
+from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.core.trace import Trace
 from cenote.core.types import Array
@@ -101,8 +102,7 @@ class Assembler:
     ) -> tuple[Template, dict[str, int]]:
         """Return the template of the steps, and the positions of the numbers of its description, by their formulas.
         Below `worth` seconds of work it runs on one thread."""
-        levels = self._side_by_side()
-        arena = offsets_as_formulas(self.memory.buffers, lifetimes(self.steps, levels), trace)
+        levels, arena = self.open_arena(trace)
         launcher = self._launcher()
         parts = Assembled(
             self.steps,
@@ -115,6 +115,11 @@ class Assembler:
             trace.unknown(SizeFormula(trace, "int", SizeFormula(trace, "<", seconds, worth)), 0, 1),
         )
         return make_template(parts, launcher, trace, threads, self._shown(), self.memory.in_arena)
+
+    def open_arena(self, trace: Trace) -> tuple[list[int], int]:
+        """Order the steps and place buffers for all sizes; return the steps' levels and the arena's size."""
+        levels = self._side_by_side()
+        return levels, offsets_as_formulas(self.memory.buffers, lifetimes(self.steps, levels), trace)
 
     def _shown(self) -> Iterator[int]:
         """Yield the numbers of the plan's description that may be Sizes."""
@@ -245,9 +250,9 @@ class Assembler:
 
     def _new_extent(self, name: str) -> Extent:
         """Return the extent of a value. A piece of a concat is one run of memory when there is one picture; otherwise
-        it is the whole buffer."""
+        it is the whole buffer. Pieces that are apart for the shapes at hand are apart for all, so nothing is asked."""
         buffer, view = self.memory.buffer_of[name], self.memory.views[name]
-        if view.shape[:1] != (1,):
+        if not view.shape or plain(view.shape[0]) != 1:
             return _whole(buffer)
         inset, nbytes = 0, view.type.nbytes
         if view.layout.is_blocked:

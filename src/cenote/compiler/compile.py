@@ -101,6 +101,13 @@ def compile_sized(
         return template, with_positions(text, positions), assembler.graph
 
 
+def planned_sized(source: Graph | OwnedGraph, how: Compilation, trace: Trace) -> Assembler:
+    """Plan a graph whose types hold Sizes of the trace, with formulas of its memory; nothing is compiled."""
+    assembler, _ = _assembled(_scheduled(source, how, trace), how.pool, trace)
+    assembler.open_arena(trace)
+    return assembler
+
+
 def _scheduled(
     source: Graph | OwnedGraph, how: Compilation, trace: Trace | None = None
 ) -> Callable[[], Schedule]:

@@ -3,6 +3,9 @@
 For the shapes at hand `placement` gives the place of each buffer. For other sizes that order is kept: a buffer lies
 behind those below it that are alive at the same time. So no two that live at once overlap, whatever the sizes; and
 since lifetimes are counted in levels of steps that may run at once, steps that were found to be independent stay so.
+
+A step that writes one part of a Concat's buffer may have moved before others that use the place of the parts not
+written yet. The whole buffer is alive then, so the buffers are placed anew, by their lifetimes in levels.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import bisect
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from cenote.compiler.placement import ALIGN, Buffer
+from cenote.compiler.placement import ALIGN, Buffer, place
 from cenote.core.formulas.expressions import SizeFormula, Symbolic
 from cenote.core.sizes import Size, maximum, plain
 from cenote.core.trace import Trace
@@ -30,16 +33,20 @@ def offsets_as_formulas(
     """Give the buffers in the arena their offsets for all sizes, in place of those for the shapes at hand; return the
     arena's size. `lifetimes`: by root, the first and the last level of the steps that touch the buffer."""
     placed = [buffer for buffer in buffers if present(buffer.slot).kind is SlotKind.ARENA]
-    placed.sort(key=_at)
+    alive = {buffer.root: _lifetime(buffer, lifetimes) for buffer in placed}
     room = _Rooms()
-    seen = _Skyline(placed, [_at(buffer) + plain(room.of(buffer)) for buffer in placed])
+    placed.sort(key=_at)
+    supports = _supports(placed, alive, room)
+    if supports is None:
+        for buffer in placed:
+            buffer.first, buffer.last = alive[buffer.root]
+        place(placed)
+        placed.sort(key=_at)
+        supports = present(_supports(placed, alive, room))
     ends: list[int] = []
     tops: dict[Hashable, int] = {}
-    for index, buffer in enumerate(placed):
-        is_empty = not isinstance(buffer.nbytes, Symbolic) and not buffer.nbytes
-        alive = _NEVER if is_empty else lifetimes.get(buffer.root, _NEVER)
-        supports = seen.under(index, *alive)
-        offset = _highest({_key(ends[i]): ends[i] for i in supports}, trace)
+    for buffer, below in zip(placed, supports, strict=True):
+        offset = _highest({_key(ends[i]): ends[i] for i in below}, trace)
         ends.append(offset + room.of(buffer))
         tops.setdefault(_key(ends[-1]), ends[-1])
         buffer.slot = Slot(SlotKind.ARENA, 0, offset)
@@ -47,6 +54,24 @@ def offsets_as_formulas(
     for end in tops.values():
         total = maximum(total, end)
     return total
+
+
+def _lifetime(buffer: Buffer, lifetimes: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    """Return the first and the last level at which a buffer is alive."""
+    is_empty = not isinstance(buffer.nbytes, Symbolic) and not buffer.nbytes
+    return _NEVER if is_empty else lifetimes.get(buffer.root, _NEVER)
+
+
+def _supports(
+    placed: Sequence[Buffer], alive: Mapping[str, tuple[int, int]], room: _Rooms
+) -> list[list[int]] | None:
+    """Return the buffers that each rests on, given in the order of their offsets; None where two that are alive at
+    once share bytes."""
+    skyline = _Skyline([_at(buffer) + plain(room.of(buffer)) for buffer in placed])
+    for index, buffer in enumerate(placed):
+        if not skyline.put(index, _at(buffer), *alive[buffer.root]):
+            return None
+    return skyline.supports
 
 
 def _highest(ends: Mapping[Hashable, int], trace: Trace) -> int:
@@ -73,28 +98,28 @@ class _Rooms:
 
 class _Skyline:
     """Topmost buffer at each level, of those placed so far: the next one rests on topmost buffers alone. `ends`: the
-    end of each buffer for the shapes at hand."""
+    end of each buffer for the shapes at hand; `supports`: those that each placed one rests on."""
 
-    def __init__(self, placed: Sequence[Buffer], ends: Sequence[int]) -> None:
-        self.placed, self.ends = placed, ends
+    def __init__(self, ends: Sequence[int]) -> None:
+        self.ends = ends
         self.starts = [_FIRST]  # first levels of stretches with one topmost buffer
         self.tops: list[int] = [-1]  # the topmost buffer of each stretch, -1 for none
-        self.supports: list[list[int]] = []  # the buffers that each buffer rests on
+        self.supports: list[list[int]] = []
 
-    def under(self, index: int, first: int, last: int) -> list[int]:
-        """Put the next buffer on top at its levels; return those that it rests on, except for those that others of them
-        rest on."""
+    def put(self, index: int, offset: int, first: int, last: int) -> bool:
+        """Put the next buffer on top at its levels, on those that are there, except for those that others of them rest
+        on. Return whether all of these end before it begins."""
         if last < first:
             self.supports.append([])
-            return []
+            return True
         begin, end = self._cut(first), self._cut(last + 1)
         seen = sorted({*self.tops[begin:end]} - {-1})
-        for other in seen:
-            assert self.ends[other] <= _at(self.placed[index]), (self.placed[other].root, index)
+        if any(self.ends[other] > offset for other in seen):
+            return False
         hidden = self._below(seen) if len(seen) > 1 else set()
         self.starts[begin:end], self.tops[begin:end] = [first], [index]
         self.supports.append([other for other in seen if other not in hidden])
-        return self.supports[index]
+        return True
 
     def _cut(self, level: int) -> int:
         """Return the stretch that begins at a level."""
