@@ -12,6 +12,9 @@ from onnx import numpy_helper
 
 import cenote
 from cenote.codegen.jit import host_target
+from cenote.compiler import schedule
+from cenote.core.errors import UnsupportedError
+from cenote.core.formulas.expressions import OpenSizeError
 from tests.any_shape_graphs import fixed
 from tests.any_shape_runs import TOLERANCE, peer_of
 
@@ -65,9 +68,10 @@ def test_small_maps_are_no_class_of_their_own(sizes: list[tuple[int, int, int]],
 @pytest.mark.parametrize(("precision", "classes"), [("fast", 2), ("exact", 1)])
 @pytest.mark.parametrize("first", [(2, 5, 3), (2, 100, 150)])
 def test_what_is_best_for_small_inputs_does_not_serve_large_ones(
-    first: tuple[int, int, int], precision: str, classes: int
+    first: tuple[int, int, int], precision: str, classes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Winograd's algorithm is for large maps; without it, one plan is as good for all."""
+    monkeypatch.setattr(schedule, "_MUCH", 0.2)
     model = cenote.load(network(), threads=1, precision=precision)  # type: ignore[call-overload]
 
     def algorithms(n: int, h: int, w: int) -> list[str]:
@@ -127,3 +131,23 @@ def test_a_fault_of_planning_is_an_error_under_tests_and_told_to_users(
     model = cenote.load(network(), threads=1)
     assert model.run({"x": x})["y"].shape == (1, 20)
     assert "no plan for all sizes, a fault of Cenote: IndexError: broken on purpose" in caplog.text
+
+
+def test_a_plan_for_one_size_is_never_silent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What an open size cannot do is told; any other reason is an error under tests."""
+    raised: list[Exception] = []
+
+    def refuse(*arguments: object) -> int:
+        raise raised[0]
+
+    monkeypatch.setattr("cenote.compiler.assembler.offsets_as_formulas", refuse)
+    raised[:] = [OpenSizeError("refused on purpose")]
+    model = cenote.load(network(), threads=1)
+    for width in (7, 8):
+        assert model.run({"x": picture(1, 5, width)})["y"].shape == (1, 20)
+    assert caplog.text.count("no plan for all sizes: OpenSizeError: refused on purpose") == 1
+    raised[:] = [UnsupportedError("refused for no good reason")]
+    with pytest.raises(UnsupportedError, match="for no good reason"):
+        cenote.load(network(), threads=1).run({"x": picture(1, 5, 7)})

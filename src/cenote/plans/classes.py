@@ -92,10 +92,11 @@ class SizedPlan:
 @dataclass
 class SizeClasses:
     """Plans of a model's classes of sizes, or of those of the rest behind a cut; the last used first. `failed` are
-    patterns that cannot be planned for other than the current sizes."""
+    patterns that cannot be planned for other than the current sizes; `refused`: the reason, until it is told."""
 
     plans: list[tuple[Pattern, SizedPlan]] = field(default_factory=list)
     failed: set[Pattern] = field(default_factory=set)
+    refused: dict[Pattern, Exception] = field(default_factory=dict)
 
     def find(
         self, pattern: Pattern, numbers: Sequence[int], workplaces: Workplaces

@@ -20,7 +20,7 @@ from cenote.plans.classes import Pattern, SizeClasses, SizedPlan, StoredPlan, Ta
 from cenote.plans.format import StoredModel
 from cenote.runtime.program import Program
 from cenote.runtime.signature import Shapes, Signature
-from cenote.stages.sized import compile_class, part_of, supply
+from cenote.stages.sized import compile_class, fall_back, part_of, supply
 from cenote.stages.stage import Shared, Stage, Stages, closed, no_plan_for
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Planned:
             from cenote.graph.graph import OwnedGraph
 
         stage = self.by_shapes[shapes] = Stage.compile(OwnedGraph(self.source()), types, self.shared)
-        self.classes.failed.add(pattern)  # these sizes are right, so the class is at fault
+        fall_back(self.classes, pattern)
         self.keep(shapes)
         return stage
 

@@ -95,8 +95,12 @@ def compile_class(
     how: Compilation,
     workplaces: Workplaces,
 ) -> tuple[SizedPlan, StoredPlan] | None:
-    """Compile a plan for the class of these numbers; None where only a plan for the numbers alone is possible."""
-    if not numbers or pattern in classes.failed or len(classes.plans) >= _MOST_CLASSES:
+    """Compile a plan for the class of these numbers; None where only a plan for the numbers alone is possible, which
+    `fall_back` tells once there is one."""
+    if not numbers or pattern in classes.failed:
+        return None
+    if len(classes.plans) >= _MOST_CLASSES:
+        classes.refused[pattern] = CapacityError(f"there are {_MOST_CLASSES} classes of sizes already")
         return None
     try:
         sized = _compiled(part, numbers, how)
@@ -104,18 +108,31 @@ def compile_class(
         raise  # a plan for these sizes alone would fail too
     except (OpenSizeError, CenoteError) as error:
         # Wrong shapes raise their error when the model is compiled for these numbers alone.
-        _log.info("no plan for all sizes: %s: %s", type(error).__name__, error)
+        classes.refused[pattern] = error
         return None
     except Exception as error:
         if checks_formulas():
             raise
-        _log.warning("no plan for all sizes, a fault of Cenote: %s: %s", type(error).__name__, error)
+        classes.refused[pattern] = error
         return None
     plan = sized.at(numbers, workplaces)
     if plan is None:
         return None
     classes.plans.insert(0, (pattern, sized))
     return sized, plan
+
+
+def fall_back(classes: SizeClasses, pattern: Pattern) -> None:
+    """Plan each size of a pattern by itself from here on, as the sizes are right and the class is not, and say so: a
+    warning in the log, or the error itself where formulas are checked, unless it is what an open size cannot do."""
+    classes.failed.add(pattern)
+    error = classes.refused.pop(pattern, None)
+    if error is None:
+        return
+    if checks_formulas() and not isinstance(error, OpenSizeError | CapacityError):
+        raise error
+    fault = "" if isinstance(error, OpenSizeError | CenoteError) else ", a fault of Cenote"
+    _log.warning("no plan for all sizes%s: %s: %s", fault, type(error).__name__, error)
 
 
 @collector_paused()

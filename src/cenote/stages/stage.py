@@ -27,7 +27,7 @@ from cenote.runtime.program import Program
 from cenote.runtime.rounds import Feedback, Rounded, run_rounds
 from cenote.runtime.threads import resolve_threads
 from cenote.runtime.workplaces import Workplaces
-from cenote.stages.sized import compile_class, part_after
+from cenote.stages.sized import compile_class, fall_back, part_after
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Compilation, Plan
@@ -186,7 +186,7 @@ class Stage:
         handover = OwnedGraph(graph)
         del graph
         stage = Stage.compile(handover, types, shared)
-        tail.classes.failed.add(found.pattern)
+        fall_back(tail.classes, found.pattern)
         return stage
 
 
