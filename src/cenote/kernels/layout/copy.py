@@ -50,6 +50,12 @@ def fill_call(value: Array, y: View, target: Target) -> Call:
     )
 
 
+def row_call(content: Array, y: View, target: Target) -> Call:
+    """Return the call that copies a row of numbers, unsigned and as wide as y's, to y of one axis. The row may follow
+    from sizes that are open."""
+    return elementwise_call("identity", (), [Operand(content, (1,))], _bits(y), target)
+
+
 def _bits(view: View) -> View:
     """View the same memory as unsigned integers."""
     size = view.type.dtype.itemsize

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cenote.core.computed import computed
 from cenote.core.errors import ArgumentError, ModelError, ShapeError, UnsupportedError
 from cenote.core.sizes import is_size, maximum
-from cenote.core.types import FLOAT32, INT64, Array, TensorType, is_float
-from cenote.ops.base import Arrays, Imported, Op, Sample, Types
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, INT64, PLAIN, Array, TensorType, dtype_named, is_float
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.layout.copy import can_copy, fill_call, row_call
+from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import int64s, known, known_ints, read, require_kind, require_same_dtype
 from cenote.ops.values import narrow, seeded, wide
 
@@ -113,8 +118,19 @@ class Range(Op):
     def compute(self, *bounds: Array) -> Arrays:
         (result,) = self.declared(*bounds)
         start, _, delta = (wide(bound).reshape(()) for bound in bounds)
-        steps = np.arange(result.size, dtype=np.float64 if is_float(result.dtype) else np.int64)
-        return (narrow(start + steps * delta, result.dtype),)
+        return (_stepped(start, delta, result.size, result.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        (output,) = self.infer(*inputs)
+        if not can_copy(output.dtype):
+            return
+        start, delta = (wide(known(present(inputs[index]), index)).item() for index in (0, 2))
+
+        def call(y: View) -> Call:
+            content = computed(stepped_words, start, delta, output.shape[0], output.dtype.name)
+            return row_call(content, y, target)
+
+        yield Lowering.of_call("table", (None,) * 3, (PLAIN,), call, pass_seconds(output.nbytes))
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -130,6 +146,18 @@ class Range(Op):
             yield Sample(Range(), tuple(np.array(bound, dtype) for bound in bounds))
 
 
+def _stepped(start: Array | float, delta: Array | float, count: int, dtype: np.dtype[Any]) -> Array:
+    """Return start + i * delta, computed in the widest type."""
+    steps = np.arange(count, dtype=np.float64 if is_float(dtype) else np.int64)
+    return narrow(np.add(start, np.multiply(steps, delta)), dtype)
+
+
+def stepped_words(start: float, delta: float, count: int, dtype: str) -> Array:
+    """Return the elements of a Range as unsigned numbers, as kernels that move elements take them."""
+    content = _stepped(start, delta, count, dtype_named(dtype))
+    return content.view(f"u{content.itemsize}")
+
+
 @dataclass(frozen=True)
 class ConstantOfShape(Op):
     """One value everywhere, float32 zero by default."""
@@ -143,12 +171,22 @@ class ConstantOfShape(Op):
 
     def types(self, shape: TensorType) -> Types:
         extents = known_ints(self.name, shape, 0, "shape")
-        if min(extents, default=0) < 0:
+        if any(extent < 0 for extent in extents):
             raise ShapeError(f"constant_of_shape: shape {list(extents)} has a negative extent")
         return (TensorType(self.dtype, extents),)
 
     def compute(self, shape: Array) -> Arrays:
         return (np.full(self.declared(shape)[0].shape, self.value).astype(self.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        (output,) = self.infer(*inputs)
+        if not can_copy(output.dtype):
+            return
+
+        def call(y: View) -> Call:
+            return fill_call(np.full((), self.value).astype(self.dtype), y, target)
+
+        yield Lowering.of_call("fill", (None,), (PLAIN,), call, pass_seconds(output.nbytes))
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
