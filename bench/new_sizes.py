@@ -9,6 +9,9 @@ counted apart: the weights of a class of sizes, in Cenote's cache, are mapped, a
 Cenote's cache is a fresh one, which another process has filled before: it has loaded the network and run it at other
 sizes (`--prepare`). With `--prepare-same` it has run it at the very sizes that are measured, so that no kernel is
 missing; what is kept of plans is then found as well.
+
+`--classes` plans five sizes of each network, without compiling or running anything, and prints how many classes of
+plans they need and which question of which file parts them; with `--zoo`, of every architecture in a folder.
 """
 
 import argparse
@@ -26,6 +29,7 @@ import numpy as np
 
 from bench.any_size import ANY_SIZE, PIXELS, AnySize, Shape, chosen_networks
 from bench.arguments import chosen_engines, output_folder, thread_counts
+from bench.classes import classes_of, of_zoo, report
 from bench.engines import MODEL_ENGINES, EngineSpec
 from bench.machine import describe, describe_markdown
 from bench.process import EngineError, EngineProcess
@@ -33,6 +37,7 @@ from bench.report import milliseconds, table
 from bench.rounds import in_turn
 
 SEED = 11
+CLASS_SIZES = 5
 OTHER_SEED = 12  # of the sizes that fill the cache
 # Two engines that compute in float32, each within 1e-4 of the truth.
 TOLERANCE = 2e-4
@@ -269,6 +274,12 @@ def command_line() -> argparse.ArgumentParser:
         "--prepare", type=int, default=10, help="other sizes that fill the cache (default: 10)"
     )
     parser.add_argument("--prepare-same", action="store_true", help="the sizes themselves fill the cache")
+    parser.add_argument(
+        "--classes",
+        action="store_true",
+        help="no times: how many classes of plans five sizes need, and who parts them",
+    )
+    parser.add_argument("--zoo", type=Path, help="with --classes: the folder that bench.zoo.export wrote")
     parser.add_argument("--output", type=Path, help="folder for the reports (default: bench/.results/TIME)")
     return parser
 
@@ -277,8 +288,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = command_line()
     given = parser.parse_args(arguments)
-    specs = chosen_engines(parser, given.engines, MODEL_ENGINES)
+    if given.classes and given.zoo:
+        print(report(of_zoo(given.zoo, CLASS_SIZES, given.seed)))
+        return
     networks = chosen_networks(parser, given.models)
+    if given.classes:
+        shapes = {each.name: each.shapes(CLASS_SIZES, given.seed, given.pixels) for each in networks}
+        print(report(classes_of(each.name, each.onnx, shapes[each.name]) for each in networks))
+        return
+    specs = chosen_engines(parser, given.engines, MODEL_ENGINES)
     folder = output_folder(given.output)
     costs: list[Cost] = []
     for network in networks:
