@@ -42,9 +42,9 @@ FIXES = {
 RANGES = {
     "adaptive_average_pool": DIVISORS, "average_pool": DIVISORS, "lp_pool": ENDS,
     "max_pool": ENDS, "min_pool": ENDS, "conv": ENDS, "conv_transpose": ENDS,
-    "adaptive_max_pool": NARROW, "split": ENDS, "reorder": NARROW, "resize": "a table of taps that reaches further",
+    "adaptive_max_pool": NARROW, "split": ENDS, "resize": "a table of taps that reaches further",
     "softmax": ROWS, "log_softmax": ROWS, "batch_normalization": PIECES, "instance_normalization": PIECES,
-    "group_normalization": PIECES, "slice": "whether what it takes fills vectors",
+    "group_normalization": PIECES,
     "dynamic_quantize_linear": PIECES,
     "global_lp_pool": PIECES, "global_max_pool": PIECES, "global_average_pool": PIECES,
     **{

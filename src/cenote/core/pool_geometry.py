@@ -21,8 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.core import limits
-from cenote.core.computed import computed
+from cenote.core.computed import ComputedArray, computed
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.formulas.certain import always_at_most
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.types import Array
 
@@ -134,19 +135,29 @@ class AxisWindow:
 
     def counts(self) -> Sequence[int]:
         """Return the `count` of each window."""
-        return computed(window_counts, *self._numbers, False) if self._is_sized else self._table(self.count)
+        if not self._is_sized:
+            return self._table(self.count)
+        if always_at_most(self.begin, 0) and self._ends_by(self.size):
+            return computed(repeated, self.window, self.out)
+        return computed(window_counts, *self._numbers, False)
 
     def padded_counts(self) -> Sequence[int]:
         """Return the `padded_count` of each window."""
-        return (
-            computed(window_counts, *self._numbers, True)
-            if self._is_sized
-            else self._table(self.padded_count)
-        )
+        if not self._is_sized:
+            return self._table(self.padded_count)
+        if self._ends_by(self.size + self.end):
+            return computed(repeated, self.window, self.out)
+        return computed(window_counts, *self._numbers, True)
+
+    def _ends_by(self, limit: int) -> bool:
+        """Whether the last window ends before this position, at all sizes."""
+        return always_at_most(self.start(self.out - 1) + self.reach, limit)
 
     def padded_shares(self) -> Sequence[float]:
         """Return the `padded_count` of each window, as a share of the window."""
         if self._is_sized:
+            if self._ends_by(self.size + self.end):
+                return computed(repeated, 1.0, self.out)
             return computed(window_shares, *self._numbers)
         return tuple(count / self.window for count in self.padded_counts())
 
@@ -330,3 +341,10 @@ def window_count_table(
 def repeated(value: int, count: int) -> Sequence[int]:
     """Return a number for each position."""
     return [value] * len(limits.positions("pooling", count))
+
+
+def distinct(counts: Sequence[float]) -> Sequence[float]:
+    """Return one number for counts that are `repeated`, known without asking for sizes; other counts as they are."""
+    if isinstance(counts, ComputedArray) and counts.function is repeated and not is_size(counts.operands[0]):
+        return (counts.operands[0],)
+    return counts

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.core.formulas.certain import always_equal
 from cenote.core.sizes import is_size
 
 Axis = tuple[int, list[int]]  # extent, stride of each operand in elements
@@ -21,9 +22,11 @@ def joined_axes(extents: Sequence[int], strides: Sequence[Sequence[int]]) -> lis
     axes: list[Axis] = []
     for axis, extent in enumerate(extents):
         moves = [stride[axis] for stride in strides]
-        if extent == 1:
+        if always_equal(extent, 1):
             continue
-        if axes and all(outer == inner * extent for outer, inner in zip(axes[-1][1], moves, strict=True)):
+        if axes and all(
+            always_equal(outer, inner * extent) for outer, inner in zip(axes[-1][1], moves, strict=True)
+        ):
             axes[-1] = (axes[-1][0] * extent, moves)
         else:
             axes.append((extent, moves))

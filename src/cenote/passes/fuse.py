@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from cenote.core.sizes import plain
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Op
@@ -394,6 +395,6 @@ def _fuse(rewriter: Rewriter, node: Node, op: Conv) -> None:
         per_channel = (*made.shape[:2], *(1,) * (made.rank - 2))
         if rewriter.type(x).shape != made.shape or rewriter.type(gate).shape != per_channel:
             continue
-        if weights.size * made.shape[0] * 4 <= made.size and gate not in rewriter.constants:
+        if weights.size * plain(made.shape[0]) * 4 <= plain(made.size) and gate not in rewriter.constants:
             rewriter.merge(product, node, GatedConv(op), (x, gate, *node.inputs[1:]), node.label)
             return

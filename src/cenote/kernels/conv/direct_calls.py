@@ -10,6 +10,7 @@ import numpy as np
 
 from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.formulas.certain import always_equal
 from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
@@ -165,7 +166,7 @@ class FilterGroups:
         deep = self.shape.out[0] > 1
         # Small maps of several images fill tiles together.
         small = not is_size(self.shape.pixels) and self.shape.pixels < 24
-        self.joins_images = small and self.shape.n > 1 and not deep
+        self.joins_images = small and not always_equal(self.shape.n, 1) and not deep
         self.images = 1 if self.joins_images else self.shape.n
         self.pixels = self.shape.pixels * (self.shape.n if self.joins_images else 1)
         pointwise = self.shape.is_pointwise and not self.joins_images

@@ -30,6 +30,8 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.core.computed import ComputedArray
+from cenote.core.formulas.certain import always_equal, is_broadcast
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import is_float
@@ -231,11 +233,15 @@ class Operand:
 
 def operand_of(view: View, output: View) -> Operand:
     """Return the operand of a tensor that broadcasts to the output, in the output's layout (or a scalar)."""
-    if view.type.size == 1 and not (view.layout.is_blocked and output.type.size > 1):
+    if always_equal(view.type.size, 1) and not (view.layout.is_blocked and output.type.size > 1):
         return Operand(view, (0,) * len(output.strides), is_scalar=True)
     shape = (view.shape[0], view.blocks, *view.shape[2:]) if view.layout.is_blocked else view.shape
+    whole = (output.shape[0], output.blocks, *output.shape[2:]) if output.layout.is_blocked else output.shape
     missing = len(output.strides) - len(shape)
-    strides = [0 if extent == 1 else stride for extent, stride in zip(shape, view.strides, strict=True)]
+    strides = [
+        0 if is_broadcast(extent, wanted) else stride
+        for extent, wanted, stride in zip(shape, whole[missing:], view.strides, strict=True)
+    ]
     return Operand(view, (*[0] * missing, *strides))
 
 
@@ -302,7 +308,9 @@ def elementwise_call(
     work = column_step * row_step * weight
     # A few pieces at a time, but never all of them: a small tensor too is shared among threads.
     grain = maximum(1, minimum(minimum(64, 8 * PIECE // work), pieces // 4))
-    return Call.named(spec, words | axis_words(axes, spec.names), pieces if y.type.size else 0, grain)
+    # An open extent of 0 makes no pieces; it need not be asked for.
+    items = pieces if is_size(y.type.size) or y.type.size else 0
+    return Call.named(spec, words | axis_words(axes, spec.names), items, grain)
 
 
 def common_lanes(function: str | Expression, dtypes: Sequence[np.dtype[Any]], target: Target) -> int:
@@ -332,5 +340,6 @@ def _aligns(y: View, operands: Sequence[Operand], columns: int, target: Target) 
 def _dtype(argument: Argument) -> np.dtype[Any]:
     if isinstance(argument, View):
         return argument.type.dtype
-    assert isinstance(argument, np.ndarray)
-    return argument.dtype
+    content = argument.value if isinstance(argument, ComputedArray) else argument
+    assert isinstance(content, np.ndarray)
+    return content.dtype

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8
+from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 
@@ -68,7 +69,7 @@ def memcpy_call(x: View, y: View) -> Call:
     for name, strides in (("x", x_strides), ("y", y_strides)):
         words |= {f"{name}{axis}": stride * size for axis, stride in enumerate(strides)}
     rows = math.prod(extents) if x.type.size else 0
-    grain = max(1, (256 << 10) // max(run * size, 1))
+    grain = maximum(1, (256 << 10) // maximum(run * size, 1))
     return Call.named(MemcpySpec(), words, rows, grain)
 
 

@@ -13,10 +13,10 @@ ALIKE, DIVIDES = (0, 2), (2, 3)  # forms of scales: all columns alike; divisors 
 GENERAL = 3  # the form that any counts can take, with the same results
 
 
-def scale_form(counts: tuple[Sequence[float], ...], dtype: str, times: float) -> int:
-    """Form of the scale that these counts give."""
+def scale_form(counts: tuple[Sequence[float], ...], dtype: str, times: float, may_be_alike: bool) -> int:
+    """Form of the scale that these counts give; one for columns that differ unless they `may_be_alike`."""
     planes, rows, columns = (np.asarray(count, np.float64) for count in counts)
-    alike = bool((columns == columns[0]).all())
+    alike = may_be_alike and bool((columns == columns[0]).all())
     whole = compute_type(SUM, dtype_named(dtype)).is_float
     products = np.multiply.outer(planes * times, rows) * (columns[0] if alike else 1.0)
     divides = not (whole and _powers_of_two(products) and _powers_of_two(columns))

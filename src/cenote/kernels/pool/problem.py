@@ -12,6 +12,8 @@ import numpy as np
 from cenote.codegen.values import Scalar
 from cenote.core.cached import cached_property
 from cenote.core.computed import ComputedArray, computed, known
+from cenote.core.formulas.certain import always_at_most
+from cenote.core.pool_geometry import distinct
 from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
@@ -48,8 +50,8 @@ class Geometry:
         return (self.out[axis] - 1) * self.stride[axis] - self.pad[axis] + self.reach(axis) - self.size[axis]
 
     def inside(self, axis: int) -> bool:
-        """Whether every window lies within the input."""
-        return self.pad[axis] <= 0 and self.overhang(axis) <= 0
+        """Whether every window lies within the input, at all sizes."""
+        return self.pad[axis] <= 0 and always_at_most(self.overhang(axis), 0)
 
     def columns(self, begin: int, end: int) -> tuple[int, int]:
         """Input columns within the windows of output columns begin..end-1."""
@@ -98,12 +100,12 @@ class Scale:
         """Scale that turns sums of the dtype into averages: a factor per output row (planes x rows), and one per column
         unless all columns are alike; divisors for integers, and where a reciprocal is not exact: the mean of equal
         elements is that element. `counts` has the divisor's share per axis and position; `times`: a further share."""
-        shares = (
-            tuple(each if isinstance(each, ComputedArray) else tuple(each) for each in counts),
-            dtype.name,
-            float(times),
-        )
-        form = known(scale_form, *shares, general=GENERAL)
+        each = tuple(count if isinstance(count, ComputedArray) else tuple(count) for count in counts)
+        shares = (each, dtype.name, float(times))
+        # Counts that differ at some sizes have the form of those that differ.
+        asked = tuple(map(distinct, each))
+        alike = not isinstance(asked[2], ComputedArray)
+        form = known(scale_form, asked, *shares[1:], alike, general=GENERAL)
         rows, columns = computed(scale_part, *shares, form, 0), computed(scale_part, *shares, form, 1)
         return Scale(rows, None if form in ALIKE else columns, form in DIVIDES)
 
@@ -259,12 +261,11 @@ def group_of(problem: PoolProblem, cut: Partition) -> int:
 
 
 def fitting(widest: int, length: int) -> int:
-    """Largest power of two within both. A Size is compared with powers of two only, for fewer classes of sizes."""
+    """Largest power of two within both. A Size is compared with two numbers alone, for fewer classes of sizes: the
+    lanes are all, 4 or 1."""
     if not is_size(length):
         return 1 << (min(widest, int(length)).bit_length() - 1)
-    while length < widest:
-        widest //= 2
-    return widest
+    return next((lanes for lanes in (widest, min(widest, 4)) if length >= lanes), 1)
 
 
 def lanes_for(

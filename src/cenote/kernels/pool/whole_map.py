@@ -24,6 +24,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, Emitter, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
+from cenote.core.formulas.certain import always_at_most
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.text import split_words
@@ -257,7 +258,9 @@ class GlobalChannels(GlobalSpec):
 # ---- the call -------------------------------------------------------------------------------------------------------
 
 PIECE = 32 << 10  # elements of a piece of a large plane: a few microseconds of work
-FEW_PLANES = 32  # with more planes than this, planes alone keep all threads busy
+# With more planes than this, planes alone keep all threads busy; where the batch is open, a quarter of it in one
+# picture decides, so that the batch is not asked for.
+FEW_PLANES = 32
 GRAIN_ELEMENTS = 64 << 10
 
 
@@ -305,7 +308,9 @@ class Reduce:
 
 def partials(reduce: Reduce, maps: Maps) -> TensorType | None:
     """Type of the temporary for the totals of pieces of large planes; None when planes are taken whole."""
-    if maps.step != 1 or maps.elements != maps.length or maps.planes > FEW_PLANES or maps.length < 2 * PIECE:
+    many = is_size(maps.planes) and always_at_most(FEW_PLANES // 4, maps.planes)
+    whole = maps.step != 1 or many or maps.elements != maps.length
+    if whole or maps.planes > FEW_PLANES or maps.length < 2 * PIECE:
         return None
     sums = reduce.reduction == SUM and compute_type(SUM, reduce.dtype).is_float
     kind = FLOAT64 if sums else reduce.result or reduce.dtype
@@ -332,9 +337,8 @@ def whole_maps(
     ]
 
 
-def _lanes(dtype: np.dtype[Any], reduction: str, length: int, target: Target) -> int:
-    widest = min(target.lanes(dtype), target.vector_bytes // compute_type(reduction, dtype).nbytes)
-    return fitting(widest, length)
+def _widest(dtype: np.dtype[Any], reduction: str, target: Target) -> int:
+    return min(target.lanes(dtype), target.vector_bytes // compute_type(reduction, dtype).nbytes)
 
 
 def _words(maps: Maps, pieces: int, piece: int) -> dict[str, int]:
@@ -361,39 +365,31 @@ def _planes(
     reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argument, result: np.dtype[Any], pieces: int
 ) -> Call:
     piece = maps.length if pieces == 1 else PIECE
-    lanes = _lanes(reduce.dtype, reduce.reduction, maps.length - (pieces - 1) * piece, target)
-    # Unrolled loops are for maps whose size is known; the loop serves all.
-    known = not is_size(maps.length)
+    # Unrolled loops are for maps whose size is known; the loop serves all, element by element in short ones.
+    known, last = not is_size(maps.length), maps.length - (pieces - 1) * piece
+    widest = _widest(reduce.dtype, reduce.reduction, target)
+    lanes = fitting(widest, last) if known else widest
     short = known and maps.elements == maps.length and pieces == 1 and maps.length <= UNROLLED * lanes
     dense = maps.y == (maps.channels, 1)
     group = lanes if short and dense else 1
-    spec = GlobalPlanes(
-        reduce.reduction,
-        reduce.dtype,
-        result,
-        lanes,
-        reduce.nan,
-        reduce.norm,
-        reduce.root,
-        int(maps.length) if short else 0,
-        group,
-    )
+    ends, length = (reduce.nan, reduce.norm, reduce.root), int(maps.length) if short else 0
+    spec = GlobalPlanes(reduce.reduction, reduce.dtype, result, lanes, *ends, length, group)
     items = -(-maps.planes // group) * pieces
-    words = _words(maps, pieces, piece)
+    words: dict[str, Argument] = {"x": x, "y": y, "factor": reduce.factor, **_words(maps, pieces, piece)}
     grain = maximum(1, GRAIN_ELEMENTS // (group * piece * maps.elements // maps.length))
     scratch = group * lanes * compute_type(reduce.reduction, reduce.dtype).nbytes
-    arguments: dict[str, Argument] = {"x": x, "y": y, "factor": reduce.factor, **words}
-    return Call.named(spec, arguments, items, minimum(grain, -(-items // 8)), scratch)
+    call = Call.named(spec, words, items, minimum(grain, -(-items // 8)), scratch)
+    variants = (spec,) if known else (spec, dataclasses.replace(spec, lanes=1))
+    return call.among(variants, minimum(1, maximum(0, lanes - last)))
 
 
 def _channels(reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argument) -> Call:
-    lanes = _lanes(reduce.dtype, reduce.reduction, maps.step, target)
+    lanes = fitting(_widest(reduce.dtype, reduce.reduction, target), maps.step)
     wide = 4 if maps.step >= 4 * lanes else 1
     kind, ends = reduce.result or reduce.dtype, (reduce.nan, reduce.norm, reduce.root)
     spec = GlobalChannels(reduce.reduction, reduce.dtype, kind, lanes, *ends, wide)
     pieces = -(-maps.step // (lanes * wide))
     items = maps.planes * pieces
-    words = _words(maps, pieces, 0)
+    words: dict[str, Argument] = {"x": x, "y": y, "factor": reduce.factor, **_words(maps, pieces, 0)}
     grain = maximum(1, GRAIN_ELEMENTS // (lanes * wide * maps.elements))
-    arguments: dict[str, Argument] = {"x": x, "y": y, "factor": reduce.factor, **words}
-    return Call.named(spec, arguments, items, minimum(grain, -(-items // 8)))
+    return Call.named(spec, words, items, minimum(grain, -(-items // 8)))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cenote.core.formulas.certain import always_equal
+from cenote.kernels.base import present
+
 
 @dataclass(frozen=True)
 class ReduceAxis:
@@ -20,11 +23,12 @@ def joined(axes: Sequence[ReduceAxis], strict: bool) -> list[ReduceAxis]:
     dense, are joined."""
     result: list[ReduceAxis] = []
     for axis in axes:
-        if axis.extent == 1:
+        if always_equal(axis.extent, 1):
             continue
         last = result[-1] if result else None
-        if last is not None and (last.y is None) == (axis.y is None) and last.x == axis.x * axis.extent:
-            dense = axis.y is None or not strict or last.y == axis.y * axis.extent
+        alike = last is not None and (last.y is None) == (axis.y is None)
+        if last is not None and alike and always_equal(last.x, axis.x * axis.extent):
+            dense = axis.y is None or not strict or always_equal(present(last.y), axis.y * axis.extent)
             if dense:
                 result[-1] = ReduceAxis(last.extent * axis.extent, axis.x, axis.y)
                 continue

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.sizes import maximum
+from cenote.core.formulas.certain import always_at_most
+from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, TensorType, is_float
 from cenote.kernels.base import Argument, Call, View, dense_strides
@@ -38,8 +39,9 @@ def pieces_of(shape: Sequence[int], axes: Sequence[int], target: Target) -> int:
     if kept and dense[-1].y is not None:
         items = prod(kept[:-1]) * -(-kept[-1] // (WIDE * target.lanes()))
     # Where there are many items, as in most means over pictures, the channels decide: no question about sizes is
-    # asked.
-    if not reduced or items >= FEW or size < SPLIT_FROM:
+    # asked, nor where those of one picture are half as many and the batch is open.
+    many = is_size(items) and always_at_most(FEW // 2, items)
+    if not reduced or many or items >= FEW or size < SPLIT_FROM:
         return 1
     wanted = max(1, min(-(-size // PIECE), 64, reduced[0] // DEEP))
     step = -(-reduced[0] // wanted)

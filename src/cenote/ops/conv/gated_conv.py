@@ -9,6 +9,7 @@ import numpy as np
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.errors import ShapeError
+from cenote.core.formulas.certain import always_equal
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType
@@ -108,7 +109,7 @@ def is_gateable(shape: ConvShape) -> bool:
     if not shape.is_pointwise or shape.groups != 1:
         return False
     # Maps of a size that is not known yet are not joined.
-    return shape.n == 1 or is_size(shape.pixels) or shape.pixels >= LEAST_PIXELS
+    return is_size(shape.pixels) or shape.pixels >= LEAST_PIXELS or always_equal(shape.n, 1)
 
 
 def _cases() -> Iterator[tuple[str, Conv, tuple[int, ...], int]]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core import limits
+from cenote.core.formulas.certain import is_broadcast
 from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOAT32, PLAIN, Array, Layout, TensorType
@@ -49,7 +50,10 @@ class StridedMatrices:
         """The steps along these batch axes, 0 where it is broadcast."""
         own = list(zip(self.shape[:-2], self.steps[:-2], strict=True))
         missing = len(batch) - len(own)
-        return [0] * missing + [0 if extent == 1 else step for extent, step in own]
+        return [0] * missing + [
+            0 if is_broadcast(extent, wanted) else step
+            for (extent, step), wanted in zip(own, batch[missing:], strict=True)
+        ]
 
 
 @dataclass(frozen=True)

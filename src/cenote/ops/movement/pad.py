@@ -10,7 +10,8 @@ import numpy as np
 
 from cenote.core.computed import computed
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
-from cenote.core.sizes import plain
+from cenote.core.formulas.certain import always_equal
+from cenote.core.sizes import maximum, minimum, plain, whole
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
@@ -76,7 +77,7 @@ class Pad(Op):
                 )
         shape = []
         for axis, (extent, (begin, end)) in enumerate(zip(x.shape, self.resolved((x, *others)), strict=True)):
-            kept = extent + min(begin, 0) + min(end, 0)
+            kept = extent + minimum(begin, 0) + minimum(end, 0)
             if kept < 0:
                 raise ShapeError(f"{self.name}: pads {begin},{end} crop more than axis {axis} of {x} has")
             if self.mode != "constant" and kept == 0 and (begin > 0 or end > 0):
@@ -116,21 +117,24 @@ class Pad(Op):
         constant = self.constant([None if kind is None else kind.value for kind in inputs], x.dtype)
         seconds = pass_seconds(2 * output.nbytes) + LAUNCH  # two kernels
         rest = (None,) * (len(inputs) - 1)
-        if output.rank and pads[-1] != (0, 0) and plain(output.shape[-1]) < LONG:
+        if output.rank and not _is_none(pads[-1]) and plain(output.shape[-1]) < LONG:
             # Short rows, each in one go; long ones, and rows that are whole, are cheap to copy and fill apart.
             yield from self._by_tables(inputs, pads, output, constant, target)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             source, y = present(views[0]), outputs[0]
-            inside = [(max(begin, 0), n - max(end, 0)) for n, (begin, end) in zip(y.shape, pads, strict=True)]
+            inside = [
+                (maximum(begin, 0), n - maximum(end, 0))
+                for n, (begin, end) in zip(y.shape, pads, strict=True)
+            ]
             shape = [end - begin for begin, end in inside]
             calls = [fill_call(constant, part, target) for part in _border(y, inside)]
-            kept = box_of(source, [max(-begin, 0) for begin, _ in pads], shape)
+            kept = box_of(source, [maximum(-begin, 0) for begin, _ in pads], shape)
             return [*calls, copy_call(kept, box_of(y, [begin for begin, _ in inside], shape), target)]
 
         yield Lowering("copy_and_fill", (PLAIN, *rest), (PLAIN,), bind, seconds)
         lanes = block_lanes(x.dtype, target)
-        if 3 <= x.rank <= 5 and lanes and pads[1] == (0, 0):
+        if 3 <= x.rank <= 5 and lanes and _is_none(pads[1]):
             blocked = Layout(lanes)
             yield Lowering("copy_and_fill_blocked", (blocked, *rest), (blocked,), bind, seconds)
 
@@ -145,7 +149,7 @@ class Pad(Op):
         """Yield the lowering that looks up the source of each output place; `fill` is the constant of the border."""
         if not output.rank or not output.size:
             return
-        changed = [axis for axis, pair in enumerate(pads) if pair != (0, 0)]
+        changed = [axis for axis, pair in enumerate(pads) if not _is_none(pair)]
         first = min([*changed, output.rank - 1])
 
         def call(x: View, y: View) -> Call:
@@ -159,9 +163,9 @@ class Pad(Op):
                 )
                 axes.append(TakenAxis(output.shape[axis], step, table))
             begin, end = pads[-1]
-            middle = x.shape[-1] + min(begin, 0) + min(end, 0)
+            middle = x.shape[-1] + minimum(begin, 0) + minimum(end, 0)
             ends = "table" if fill is None else "filled"
-            row = TakenRow(max(begin, 0), middle, max(-begin, 0), ends, fill)
+            row = TakenRow(maximum(begin, 0), middle, maximum(-begin, 0), ends, fill)
             return take_call(x, y, axes, row, target)
 
         absent = (None,) * (len(inputs) - 1)
@@ -201,11 +205,16 @@ class Pad(Op):
             yield Sample(cls(((1, 0), (0, 2)), value=1), (seeded((3, 9), 1, np.dtype(dtype)),))
 
 
+def _is_none(pads: tuple[int, int]) -> bool:
+    """Whether nothing is added or cropped, at any size."""
+    return all(always_equal(amount, 0) for amount in pads)
+
+
 def _border(y: View, inside: list[tuple[int, int]]) -> Iterator[View]:
-    """The parts of y around a box, as boxes that do not overlap: two per axis."""
+    """The parts of y around a box, as boxes that do not overlap: two per axis, without those that are always empty."""
     for axis, (begin, end) in enumerate(inside):
         for low, high in ((0, begin), (end, y.shape[axis])):
-            if low < high:
+            if not always_equal(low, high):
                 edges = [*inside[:axis], (low, high), *((0, extent) for extent in y.shape[axis + 1 :])]
                 yield box_of(y, [first for first, _ in edges], [last - first for first, last in edges])
 
@@ -216,7 +225,7 @@ def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[int, ...]
         return None
     if given.value is None:
         raise ValueNeeded(index)
-    return tuple(int(number) for number in given.value.reshape(-1))
+    return tuple(whole(number) for number in given.value.reshape(-1))
 
 
 def _padded_by_index(x: Array, pads: list[tuple[int, int]], mode: str) -> Array:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.formulas.certain import always_equal
 from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
@@ -89,7 +90,7 @@ class Concat(Op):
         aligned = axis == 1 and all(x.shape[1] % lanes == 0 for x in types[:-1])
         if aligned and rank in (3, 4, 5) and _shares_blocks(first.dtype, target):
             yield Lowering.shared(Alias.JOINED, (Layout(lanes),) * len(types), (Layout(lanes),))
-        if math.prod(first.shape[:axis]) == 1:
+        if always_equal(math.prod(first.shape[:axis]), 1):
             yield Lowering.shared(Alias.JOINED, (PLAIN,) * len(types), (PLAIN,))
 
     def operations(self, outputs: Types, *inputs: TensorType) -> int:
@@ -184,7 +185,7 @@ class Split(Op):
         aligned = axis == 1 and all(part.shape[1] % lanes == 0 for part in parts[:-1])
         if aligned and x.rank in (3, 4, 5) and _shares_blocks(x.dtype, target):
             yield Lowering.shared(Alias.PARTS, (Layout(lanes), *absent), (Layout(lanes),) * len(parts))
-        if math.prod(x.shape[:axis]) == 1:
+        if always_equal(math.prod(x.shape[:axis]), 1):
             yield Lowering.shared(Alias.PARTS, (PLAIN, *absent), (PLAIN,) * len(parts))
 
     def types(self, data: TensorType, sizes: TensorType | None) -> Types:

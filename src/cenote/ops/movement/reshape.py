@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.core.errors import ShapeError
+from cenote.core.formulas.certain import is_broadcast
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
@@ -239,7 +240,8 @@ class Expand(Op):
         missing = [0] * (output.rank - data.rank)
 
         def walk(strides: tuple[int, ...]) -> tuple[int, list[int]]:
-            moves = [0 if extent == 1 else stride for extent, stride in zip(data.shape, strides, strict=True)]
+            axes = zip(data.shape, output.shape[len(missing) :], strides, strict=True)
+            moves = [0 if is_broadcast(extent, wanted) else stride for extent, wanted, stride in axes]
             return 0, [*missing, *moves]
 
         yield from strided_lowerings(inputs, output, walk, target)
