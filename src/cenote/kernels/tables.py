@@ -39,6 +39,30 @@ def _taps(window: tuple[int, ...], steps: tuple[int, ...], origin: int) -> list[
     return taps
 
 
+def region_places(
+    window: tuple[int, ...],
+    dilations: tuple[int, ...],
+    strides: tuple[int, ...],
+    phases: int,
+    rows: int,
+    pitch: int,
+) -> Array:
+    """Pixels from an output's position to where each tap reads in a region (`parts.regions`), row by row of the window;
+    `phases`: of the columns."""
+    down, across = (
+        [divmod(tap * step, stride) for tap in range(taps)]
+        for taps, step, stride in zip(window, dilations, strides, strict=True)
+    )
+    return np.array(
+        [
+            ((phase_h * phases + phase_w) * rows + h) * pitch + w
+            for h, phase_h in down
+            for w, phase_w in across
+        ],
+        np.int32,
+    )
+
+
 def whole_numbers(values: tuple[object, ...]) -> Array:
     """Numbers, or tuples of them, as an array."""
     return np.array(values, np.int64)

@@ -31,6 +31,7 @@ from cenote.passes.global_pools import recognize_global_pools, recognize_quantiz
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.precision.bfloat import compute_in_bfloat
+from cenote.passes.precision.parts import multiply_on_tiles
 from cenote.passes.precision.widen import widen
 from cenote.passes.products.fuse_products import add_to_products, fuse_products, scale_integer_sums
 from cenote.passes.products.stored_weights import narrow_weights, store_weights
@@ -93,6 +94,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         *(() if exact else (forget_tiny_biases,)),
         lambda graph: compose_channels(graph, target.lanes()),
         *((lambda graph: compute_in_bfloat(graph, target),) if options.precision == "bfloat16" else ()),
+        *((lambda graph: multiply_on_tiles(graph, target),) if options.precision == "float16x3" else ()),
         fuse_chains,
         *(
             (sum_exactly, accumulate_in_float64) if exact else ()

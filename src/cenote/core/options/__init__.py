@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Precision = Literal["fast", "exact", "bfloat16"]
+Precision = Literal["fast", "exact", "bfloat16", "float16x3"]
 Weights = Literal["float32", "bfloat16", "float16"]
 Tune = Literal["off", "cached", "full"]
 Denormals = Literal["preserve", "flush"]

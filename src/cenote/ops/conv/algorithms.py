@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cenote.kernels.conv.depthwise import QUICKEST_GROUP
 from cenote.ops.base import Lowering
-from cenote.ops.conv import columns, depthwise, direct, phases, winograd
+from cenote.ops.conv import columns, depthwise, direct, parts, phases, winograd
 from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.conv.run_time_weights import run_time_weight_lowerings
 
@@ -81,6 +81,12 @@ CONSTANT = (
         "3x3, 5x5, and rows or columns of 3 and 7, one apart, from 16 channels and filters on, on large maps",
         "c (m + r - 1)^2 / m^2 for m x m outputs and r x r windows, and the transforms",
     ),
+    ConvolutionAlgorithm(
+        "parts",
+        parts.parts,
+        "one group of many channels and filters, with AMX-FP16 and where it is asked for",
+        "3 c t of float16 on tiles, c and k rounded up to 32; both parts of x, written and read",
+    ),
 )
 
 # All that is asked for groups of a few channels within vectors, and for a convolution with a pool folded in.
@@ -130,7 +136,8 @@ def convolution_lowerings(problem: ConvProblem) -> Iterator[Lowering]:
     elif not problem.fused.pool:
         for each in AT_RUN_TIME:
             yield from each.offer(problem)
-        yield from run_time_weight_lowerings(problem, 3, _of_constants)
+        # Of weights that come at run time there are no parts.
+        yield from run_time_weight_lowerings(replace(problem, on_tiles=False), 3, _of_constants)
 
 
 def _of_constants(problem: ConvProblem) -> Iterator[Lowering]:

@@ -44,7 +44,7 @@ class Conv(Fusible):
     joined by zeros until they fill vectors, where it reaches its neighbour groups (0 * inf is NaN): groups apart take
     0.4 to 1.2 times as long. Groups of 1, 2 and 4 channels with a multiple of that as filters are never joined. Chains
     of additions then have 32 terms, not 256; of groups of few channels the root of the number of terms if that is
-    more.
+    more. `on_tiles`: also by products of float16 parts, as accurate as plain sums, on tiles.
 
     Output extents are floor((in + begin + end - reach) / stride) + 1 with reach = (window - 1) * dilation +
     1. Raises ShapeError where the window does not fit: PyTorch does too, ONNX leaves it open.
@@ -60,6 +60,7 @@ class Conv(Fusible):
     residual: bool = False
     exact: bool = False
     pool: bool = False
+    on_tiles: bool = False
 
     name = "conv"
     operands = ("x", "w", "bias?", "residual?")
@@ -145,7 +146,9 @@ class Conv(Fusible):
             pool=self.pool,
             exact=self.exact,
         )
-        problem = ConvProblem(self.shape(x, w), fused, inputs, target, local=self.exact)
+        problem = ConvProblem(
+            self.shape(x, w), fused, inputs, target, local=self.exact, on_tiles=self.on_tiles
+        )
         yield from convolution_lowerings(problem)
 
     def operations(
@@ -275,6 +278,7 @@ def _samples() -> Iterator[Sample]:
     yield _sample("pointwise, stride 2", Conv((2, 2)), (1, 24, 15, 14), 17, (1, 1))
     yield _sample("stride 3, window 2", Conv((3, 3)), (1, 9, 11, 10), 8, (2, 2))
     yield from _dilated_samples()
+    yield from _samples_on_tiles()
     yield _sample("asymmetric pads", Conv(pads=((0, 2), (3, 1))), (1, 8, 5, 6), 24, (3, 4))
     yield _sample("same upper", Conv((2, 2), auto_pad="SAME_UPPER"), (1, 8, 9, 8), 16, (3, 3))
     yield _sample("same lower", Conv((2, 2), auto_pad="SAME_LOWER"), (1, 8, 8, 9), 16, (4, 3))
@@ -329,6 +333,15 @@ def _multiplied_samples() -> Iterator[Sample]:
     yield _sample("groups of 2 for 6", Conv(pads=one, groups=5), (2, 10, 6, 7), 30, (3, 3))
     op = Conv(pads=two, dilations=(2, 2), groups=9, activation=RELU)
     yield _sample("groups of 2 for 4, dilated", op, (1, 18, 6, 9), 36, (3, 3))
+
+
+def _samples_on_tiles() -> Iterator[Sample]:
+    op = Conv(pads=((1, 1), (1, 1)), residual=True, activation=RELU, on_tiles=True)
+    yield _sample("7x7 map, on tiles", op, (2, 40, 7, 7), 24, (3, 3))
+    op = Conv(pads=((0, 2), (3, 1)), activation=Activation("silu"), on_tiles=True)
+    yield _sample("asymmetric pads, on tiles", op, (1, 8, 5, 6), 33, (3, 4))
+    yield _sample("stride 3, on tiles", Conv((3, 3), on_tiles=True), (1, 9, 11, 10), 8, (2, 2))
+    yield _sample("1-D, on tiles", Conv((2,), ((2, 1),), on_tiles=True), (2, 70, 19), 40, (5,))
 
 
 def _dilated_samples() -> Iterator[Sample]:

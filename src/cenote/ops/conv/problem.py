@@ -30,7 +30,8 @@ class ConvProblem:
     `inputs` are the operator's: x, the weights, then what `fused` names. Algorithms for constant weights get these
     as `weights` (filters, channels / groups, depth, height, width), and the constant `bias`, from `known`. `local`: an
     element must reach the outputs whose windows hold it and no others, so that an infinity stays where it belongs:
-    not Winograd's algorithms, and no groups joined by zeros (0 * inf is NaN).
+    not Winograd's algorithms, and no groups joined by zeros (0 * inf is NaN). `on_tiles`: products may be those of
+    float16 parts.
     """
 
     shape: ConvShape
@@ -38,6 +39,7 @@ class ConvProblem:
     inputs: Sequence[TensorType | None]
     target: Target
     local: bool = False
+    on_tiles: bool = False
     weights: Array | None = None
     bias: Array | None = None
 
@@ -68,7 +70,9 @@ class ConvProblem:
             return None
         deep = (1,) * (3 - self.shape.rank)
         weights = weights.reshape(*weights.shape[:2], *deep, *self.shape.window)
-        return ConvProblem(self.shape, self.fused, self.inputs, self.target, self.local, weights, values[1])
+        return ConvProblem(
+            self.shape, self.fused, self.inputs, self.target, self.local, self.on_tiles, weights, values[1]
+        )
 
     def without_outer_taps(self) -> ConvProblem:
         """The convolution without the taps that see nothing but padding: with a dilation of 36, a 3x3 window on a map
