@@ -88,7 +88,8 @@ def test_convolutions_run_on_bytes(tmp_path: Path) -> None:
     x = noise(1, 64, 56, 56)
     path, _ = quantized(tmp_path, model(nodes, {"x": x.shape}, "y", weights), x)
     steps = [step.algorithm for plan in cenote.load(path).plans for step in plan.describe().steps]
-    assert steps.count("quantized") == 2
+    # The last one's result is floats; whether its four filters pay depends on the lanes.
+    assert steps.count("quantized") >= 2
 
 
 @pytest.mark.parametrize(

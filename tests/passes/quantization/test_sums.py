@@ -93,7 +93,7 @@ def test_a_convolution_between_quantisations_runs_on_bytes(between: list[onnx.No
         ("an activation that is no bound", {}),
     ],
 )
-def test_other_convolutions_stay_in_floats(change: str, constants: dict[str, Array]) -> None:
+def test_other_convolutions_give_floats(change: str, constants: dict[str, Array]) -> None:
     if change == "a float bias":
         made = nodes([], bias="bias_of_its_own")
     elif change == "an activation that is no bound":
@@ -129,7 +129,7 @@ def test_a_scale_that_is_no_ordinary_factor_is_left_to_the_operators(name: str, 
 
 
 def test_a_float_that_is_read_elsewhere_is_there() -> None:
-    """The convolution's own result is an output, too: then it is computed in floats."""
+    """The convolution's own result is an output, too: then it gives floats."""
     made = nodes([])
     content = model(made, {"x": X}, CONSTANTS, ["y", "c"])
     y, c = cenote.load(content)(X)

@@ -151,7 +151,7 @@ SQUARE = np.ascontiguousarray(CONSTANTS["w"][:COLUMNS])
         "beta",
     ],
 )
-def test_other_products_stay_in_floats(change: dict[str, Array], more: dict[str, int]) -> None:
+def test_other_products_give_floats(change: dict[str, Array], more: dict[str, int]) -> None:
     constants = {**CONSTANTS, **change}
     x = np.ascontiguousarray(X[:, : constants["w"].shape[0]])
     loaded = cenote.load(model(nodes("Gemm", **more), {"x": x}, constants, ["y"]))

@@ -130,9 +130,14 @@ def _of_bytes(op: Fusible, bounds: tuple[int, int]) -> QLinearConv | QLinearMatM
         return QLinearConvTranspose(op, bounds)
     if isinstance(op, Conv) and op.is_bare:
         return QLinearConv(op, bounds)
-    if isinstance(op, MatMul | Gemm) and replace(op, exact=False) in (MatMul(), Gemm(), _LINEAR):
-        return QLinearMatMul(bounds)
-    return None
+    return QLinearMatMul(bounds) if isinstance(op, MatMul | Gemm) and turns_to_bytes(op) else None
+
+
+def turns_to_bytes(op: Conv | Gemm | MatMul) -> bool:
+    """Whether a convolution or product is one that operators of bytes have."""
+    if isinstance(op, Conv):
+        return op.is_bare
+    return replace(op, exact=False) in (MatMul(), Gemm(), _LINEAR)
 
 
 def _bounded(rewriter: Rewriter, node: Node, scale: Array, zero: Array) -> tuple[int, int] | None:
@@ -151,6 +156,18 @@ def _bounded(rewriter: Rewriter, node: Node, scale: Array, zero: Array) -> tuple
     return int(low), int(high)
 
 
+class Weighted(NamedTuple):
+    """A convolution or product of dequantised bytes and constant weights: the names of x and of the weights, each with
+    its scale and zero point, the factors from sums to floats, the number of filters, and whether they are the weights'
+    first axis."""
+
+    x: tuple[str, str, str]
+    w: tuple[str, str, str]
+    scales: Array
+    filters: int
+    filters_first: bool
+
+
 def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...] | None:
     """The names of x, its scale and zero point, those of the weights, and the bias, of a convolution or product that
     reads dequantised bytes; None of others."""
@@ -160,6 +177,19 @@ def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...]
     weights = rewriter.constants.get(w.inputs[0])
     if weights is None or (isinstance(node.op, MatMul) and weights.ndim != 2):
         return _factors(rewriter, node, x, w, y_scale)
+    found = weighted(rewriter, node)
+    bias = None if found is None else _bias(rewriter, node, found.scales, found.filters)
+    if found is None or bias is None or not np.isfinite(found.scales / y_scale).all():
+        return None
+    return (*found.x, *found.w, *bias)
+
+
+def weighted(rewriter: Rewriter, node: Node) -> Weighted | None:
+    """Return the operands of a convolution or product of dequantised bytes and constant weights; None of others."""
+    x, w = (dequantized(rewriter, name) for name in node.inputs[:2])
+    weights = None if w is None else rewriter.constants.get(w.inputs[0])
+    if x is None or w is None or weights is None or (isinstance(node.op, MatMul) and weights.ndim != 2):
+        return None
     x_scale, x_zero = scale_and_zero_point(rewriter, x)
     w_scale = rewriter.constants.get(w.inputs[1])
     w_zero = zero_point(rewriter, w, w.inputs[0])
@@ -171,15 +201,17 @@ def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...]
     filters = 0 if turned or isinstance(node.op, Conv) else 1
     if not _is_by_filter(w, weights, w_scale, filters):
         return None
-    scales = x_scale.reshape(()) * w_scale
-    bias = _bias(rewriter, node, scales, weights.shape[filters])
-    if bias is None or not np.isfinite(scales / y_scale).all():
-        return None
     stem, name = node.outputs[0], w.inputs[0]
     if turned:
         name = rewriter.constant(f"{stem}.w", np.ascontiguousarray(weights.T))
     zeros = (rewriter.constant(f"{stem}.x_zero", x_zero), rewriter.constant(f"{stem}.w_zero", w_zero))
-    return (x.inputs[0], x.inputs[1], zeros[0], name, w.inputs[1], zeros[1], *bias)
+    return Weighted(
+        (x.inputs[0], x.inputs[1], zeros[0]),
+        (name, w.inputs[1], zeros[1]),
+        np.asarray(x_scale.reshape(()) * w_scale),
+        weights.shape[filters],
+        isinstance(node.op, Conv),
+    )
 
 
 def _factors(rewriter: Rewriter, node: Node, a: Node, b: Node, y_scale: Array) -> tuple[str, ...] | None:
@@ -240,9 +272,14 @@ def _is_quicker(
     if not own:
         return False
     x, y = rewriter.type(node.inputs[0]), rewriter.type(node.outputs[0])
-    weights = TensorType.known(np.broadcast_to(np.float32(0), rewriter.type(node.inputs[1]).shape))
-    floats = node.op.lowerings([x, weights], target)
-    other = min((each.seconds for each in floats), default=math.inf)
+    other = seconds_of_floats(rewriter, node, target)
     # Floats are made of the bytes of x, and bytes of those of y: five bytes read and written for each.
     # Whether it is so at all sizes is not asked: it would cost a plan, and both are right.
     return plain(min(each.seconds for each in own)) <= plain(other + moved_seconds(5 * (x.size + y.size)))
+
+
+def seconds_of_floats(rewriter: Rewriter, node: Node, target: Target) -> float:
+    """Return the estimate for a convolution or product of floats by constant weights."""
+    weights = TensorType.known(np.broadcast_to(np.float32(0), rewriter.type(node.inputs[1]).shape))
+    floats = node.op.lowerings([rewriter.type(node.inputs[0]), weights], target)
+    return min((each.seconds for each in floats), default=math.inf)
