@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.engines import EngineSpec
-from bench.files import RESULT_FOLDER
+from bench.files import MODEL_FOLDER, RESULT_FOLDER, ModelFiles, require
+from bench.narrow import ISAS
 
 
 def shared_parser(
@@ -26,6 +27,26 @@ def shared_parser(
     parser.add_argument("--rounds", type=int, default=5, help="slices that the seconds are cut into")
     parser.add_argument("--output", type=Path, help="folder for the reports (default: bench/.results/TIME)")
     return parser
+
+
+def model_parser(
+    program: str, description: str, engines: Mapping[str, EngineSpec], models: str
+) -> argparse.ArgumentParser:
+    """A parser of a program that measures whole models, by default `models`."""
+    parser = shared_parser(program, description, engines)
+    parser.add_argument("--models", default=models, help=f"names (default: {models})")
+    parser.add_argument("--folder", type=Path, default=MODEL_FOLDER, help="where bench.export wrote them")
+    parser.add_argument(
+        "--isa", default="", choices=("", *ISAS), help="take the CPU for one with this instruction set"
+    )
+    return parser
+
+
+def chosen_models(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> list[ModelFiles]:
+    """The models that were asked for, which must have been exported."""
+    models = [ModelFiles(name, arguments.folder.resolve()) for name in arguments.models.split(",")]
+    require(parser, models)
+    return models
 
 
 def chosen_engines(

@@ -1,10 +1,7 @@
 """Whole models in bfloat16: Cenote beside OpenVINO, and its own float32. `python -m bench.bfloat16 --help`"""
 
-from pathlib import Path
-
-from bench.arguments import chosen_engines, shared_parser
+from bench.arguments import chosen_engines, chosen_models, model_parser
 from bench.engines import BFLOAT_ENGINES
-from bench.files import MODEL_FOLDER, ModelFiles, require
 from bench.models import run
 
 MODELS = "mobilenet_v2,squeezenet1_1,resnet18,resnet50,vgg16"
@@ -15,14 +12,10 @@ TOLERANCE = 0.2
 
 def main() -> None:
     """Command line."""
-    parser = shared_parser("python -m bench.bfloat16", "Measure models in bfloat16.", BFLOAT_ENGINES)
-    parser.add_argument("--models", default=MODELS, help=f"names (default: {MODELS})")
-    parser.add_argument("--folder", type=Path, default=MODEL_FOLDER, help="where bench.export wrote them")
+    parser = model_parser("python -m bench.bfloat16", "Measure models in bfloat16.", BFLOAT_ENGINES, MODELS)
     arguments = parser.parse_args()
     specs = chosen_engines(parser, arguments.engines, BFLOAT_ENGINES)
-    models = [ModelFiles(name, arguments.folder.resolve()) for name in arguments.models.split(",")]
-    require(parser, models)
-    run(models, specs, arguments, TOLERANCE)
+    run(chosen_models(parser, arguments), specs, arguments, TOLERANCE)
 
 
 if __name__ == "__main__":

@@ -146,11 +146,13 @@ def survey(thread_counts: list[int]) -> dict[str, Any]:
 def describe_markdown(machine: dict[str, Any]) -> str:
     """The survey as text and a table."""
     hardware = ", ".join(f"{name} {size}" for name, size in machine["caches"].items())
+    narrow = machine.get("narrowed", "")
     virtual = ", virtual machine" if machine["hypervisor"] else ""
     lines = [
         f"{machine['processor']}, {machine['cores']} cores{virtual}; {' '.join(machine['isa'])}; {hardware}; "
         f"{machine['memory_gib']} GiB; {machine['system']}; "
-        f"Python {machine['python']}, NumPy {machine['numpy']}.",
+        f"Python {machine['python']}, NumPy {machine['numpy']}"
+        f"{narrow and f'; engines took it for a CPU with {narrow} at most (bench.narrow)'}.",
         "",
     ]
     counts = list(machine.get("ceilings", {}))

@@ -4,11 +4,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bench.arguments import chosen_engines, output_folder, shared_parser, thread_counts
+from bench.arguments import chosen_engines, chosen_models, model_parser, output_folder, thread_counts
 from bench.chart import draw
 from bench.engines import MODEL_ENGINES, EngineSpec
-from bench.files import ALL_MODELS, MODEL_FOLDER, ModelFiles, require
+from bench.files import ALL_MODELS, ModelFiles
 from bench.machine import survey
+from bench.narrow import PACKAGES, narrowed
 from bench.pool_reference import error
 from bench.report import (
     closing,
@@ -22,6 +23,8 @@ from bench.report import (
 )
 from bench.rounds import Plan, compare
 from bench.verdict import TOLERANCE, Row
+
+OURS = "bench.engines.cenote"  # has CENOTE_TARGET
 
 
 def measure(files: ModelFiles, specs: list[EngineSpec], plan: Plan, tolerance: float = TOLERANCE) -> Row:
@@ -67,14 +70,10 @@ def write(folder: Path, rows: list[Row], plan: Plan, machine: dict[str, Any]) ->
 
 def main() -> None:
     """Command line."""
-    parser = shared_parser("python -m bench.models", "Measure whole models.", MODEL_ENGINES)
-    parser.add_argument("--models", default=ALL_MODELS, help=f"names (default: {ALL_MODELS})")
-    parser.add_argument("--folder", type=Path, default=MODEL_FOLDER, help="where bench.export wrote them")
+    parser = model_parser("python -m bench.models", "Measure whole models.", MODEL_ENGINES, ALL_MODELS)
     arguments = parser.parse_args()
     specs = chosen_engines(parser, arguments.engines, MODEL_ENGINES)
-    models = [ModelFiles(name, arguments.folder.resolve()) for name in arguments.models.split(",")]
-    require(parser, models)
-    run(models, specs, arguments)
+    run(chosen_models(parser, arguments), specs, arguments)
 
 
 def run(
@@ -82,19 +81,30 @@ def run(
     specs: list[EngineSpec],
     arguments: argparse.Namespace,
     tolerance: float = TOLERANCE,
-) -> None:
-    """Measures everything that was asked for and writes the reports."""
+) -> tuple[list[Row], dict[str, Any]]:
+    """Measures everything that was asked for and writes the reports; returns what they are made of."""
     threads = thread_counts(arguments.threads)
-    machine = survey(threads)
+    machine = {**survey(threads), "narrowed": arguments.isa}
+    specs = narrowing(specs, arguments.isa)
     folder = output_folder(arguments.output)
     rows: list[Row] = []
-    for files in models:
-        for count in threads:
-            plan = Plan(count, arguments.seconds, arguments.rounds)
-            rows.append(measure(files, specs, plan, tolerance))
-            say(rows[-1])
-            write(folder, rows, plan, machine)
+    with narrowed(arguments.isa):
+        for files in models:
+            for count in threads:
+                plan = Plan(count, arguments.seconds, arguments.rounds)
+                rows.append(measure(files, specs, plan, tolerance))
+                say(rows[-1])
+                write(folder, rows, plan, machine)
     print(verdict_lines(rows) + f"reports: {folder}")
+    return rows, machine
+
+
+def narrowing(specs: list[EngineSpec], isa: str) -> list[EngineSpec]:
+    """The engines that can be narrowed to `isa`; tells which are left out. "" is the CPU as it is."""
+    kept = [spec for spec in specs if not isa or spec.name in PACKAGES or spec.module == OURS]
+    if left := [spec.name for spec in specs if spec not in kept]:
+        print(f"left out, not narrowed to {isa}: {', '.join(left)}")
+    return kept
 
 
 if __name__ == "__main__":
