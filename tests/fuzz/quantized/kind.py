@@ -23,7 +23,7 @@ from cenote.frontends.onnx import load_onnx
 from cenote.graph.interpreter import evaluate
 from tests.fuzz.case import Finding, generator
 from tests.fuzz.peer import BesidePeer
-from tests.fuzz.quantized.maker import OFTEN, SELDOM, Array, Maker
+from tests.fuzz.quantized.maker import SELDOM, Array, Maker
 from tests.fuzz.quantized.others import OTHERS
 from tests.fuzz.quantized.sums import SUMS
 from tests.fuzz.sizes.kind import STRICTER
@@ -141,10 +141,10 @@ class Quantized(BesidePeer):
         steps, share = roundings(m, outputs)
         for name in outputs:
             apart, stray = share[name], 0.0
-            if (
-                m.odd and share[name]
-            ):  # of denormal numbers; by a scale near zero, what is nearly 0 comes out anywhere
-                apart, stray = max(apart, OFTEN), SELDOM
+            # Denormal numbers; sums of the largest numbers alone, whose means are ties; by a scale near zero, what is
+            # nearly 0 comes out anywhere.
+            if m.odd and share[name]:
+                apart, stray = 1.0, SELDOM
             wanted = np.asarray(theirs[f"{name}.made"])
             wrong = unlike(found[name], wanted, apart if steps[name] <= 1 else None, stray)
             if wrong:
@@ -193,9 +193,8 @@ def near_numbers(y: Array, wanted: Array, share: float | None) -> Array:
         return np.asarray((apart <= 16 * fine) if not y.size or apart.mean() <= 2 * fine else apart == 0)
     if (apart > 0).sum() > max(2 if share else 0, share * y.size * (1 if fine == 1 else 10)):
         return np.asarray(apart == 0)
-    return np.asarray(
-        apart <= (1 if fine == 1 else 4)
-    )  # of 16 bits: sums of floats differ in their last bits
+    # Of 16 bits: sums of floats differ in their last bits, by 8 steps where terms of 3,000 cancel to 0.75.
+    return np.asarray(apart <= (1 if fine == 1 else 32))
 
 
 KIND = Quantized()
