@@ -88,7 +88,8 @@ class Worker:
         return waited > limit and (waited > PATIENCE * limit or _cpu_seconds(self.pid) - spent > limit)
 
     def _note(self, place: int) -> None:
-        struct.pack_into("<qdd", self.shared, 0, place, time.monotonic(), time.process_time())
+        # Numbers at once: `pack_into` writes byte by byte, and a worker that others displaced meanwhile seemed to hang.
+        self.shared[:] = struct.pack("<qdd", place, time.monotonic(), time.process_time())
 
     def _live(self, writer: int, place: int) -> None:
         status = 1
