@@ -16,6 +16,7 @@ ALL_MODELS = (
 
 FURTHER_MODELS = "unet,convnext_tiny,vit_small"  # bench.cold_start measures them too
 RECURRENT_MODELS = "crnn"  # only bench.real_models measures them
+QUANTIZED_MODELS = "efficientnet_lite0"  # only bench.quantized measures them
 
 
 @dataclass(frozen=True)

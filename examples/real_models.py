@@ -50,6 +50,9 @@ SOURCES = {
     "pitch": Source("swift-f0", "0.3.0", "swift_f0/model.onnx", "MIT"),
     "notes": Source("basic-pitch", "0.4.0", "saved_models/icassp_2022/nmp.onnx", "Apache-2.0"),
     "speech": Source("silero-vad", "6.2.3", "silero_vad/data/silero_vad.onnx", "MIT"),
+    "turn": Source(
+        "pipecat-ai", "1.14.0", "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx", "BSD-2-Clause"
+    ),
     "file_type": Source("magika", "1.0.3", "magika/models/standard_v3_3/model.onnx", "Apache-2.0"),
 }
 

@@ -1,4 +1,5 @@
-"""Models of any inputs and outputs, by name: Cenote, which also tells what its NumPy steps take, and ONNX Runtime.
+"""Models of any inputs and outputs, by name: Cenote, which also tells what its NumPy steps take, ONNX Runtime and
+OpenVINO.
 
 The work is the path of a file; `run` takes a dict of arrays.
 """
@@ -96,6 +97,25 @@ class OnnxRuntimeModel(Engine[Any]):
 
     def run(self, x: Inputs) -> Arrays:
         return tuple(self.session.run(None, x))
+
+    def outputs(self, y: Arrays) -> Arrays:
+        return y
+
+
+class OpenVinoModel(Engine[Any]):
+    """OpenVINO, for latency."""
+
+    distribution = "openvino"
+
+    def load(self, work: Any, threads: int) -> None:
+        import openvino
+
+        from bench.engines.openvino import compiled
+
+        self.model = compiled(openvino.Core().read_model(work), threads)
+
+    def run(self, x: Inputs) -> Arrays:
+        return tuple(np.array(y) for y in self.model(dict(x)).values())
 
     def outputs(self, y: Arrays) -> Arrays:
         return y

@@ -38,6 +38,7 @@ NETWORKS: dict[str, Network] = {
     "unet": Network(newer.UNet, (1, 3, 256, 256)),
     "convnext_tiny": Network(newer.convnext_tiny),
     "vit_small": Network(newer.VisionTransformer),
+    "efficientnet_lite0": Network(mobile.efficientnet_lite0),
     "crnn": Network(newer.ConvolutionalRecurrent, (1, 1, 32, 320)),
 }
 

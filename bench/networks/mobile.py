@@ -1,4 +1,4 @@
-"""Networks built on depthwise convolutions: MobileNetV2, ShuffleNetV2, EfficientNet-B0."""
+"""Networks built on depthwise convolutions: MobileNetV2, ShuffleNetV2, EfficientNet-B0 and -lite0."""
 
 import torch
 from torch import nn
@@ -11,13 +11,15 @@ def depthwise(channels: int, kernel: int, stride: int, activation: Activation) -
     return convolution(channels, channels, kernel, stride, groups=channels, activation=activation)
 
 
-def inverted_residual(channels: int, channels_out: int, stride: int, expansion: int) -> nn.Module:
-    """MobileNetV2's block: widen, depthwise 3x3, project without activation."""
+def inverted_residual(
+    channels: int, channels_out: int, stride: int, expansion: int, kernel: int = 3
+) -> nn.Module:
+    """MobileNetV2's block: widen, depthwise, project without activation."""
     hidden = channels * expansion
     widen = [convolution(channels, hidden, 1, activation=nn.ReLU6)] if expansion != 1 else []
     body = nn.Sequential(
         *widen,
-        depthwise(hidden, 3, stride, nn.ReLU6),
+        depthwise(hidden, kernel, stride, nn.ReLU6),
         convolution(hidden, channels_out, 1, activation=None),
     )
     return with_shortcut(body, stride == 1 and channels == channels_out)
@@ -110,17 +112,32 @@ def mobile_block(channels: int, channels_out: int, kernel: int, stride: int, exp
     return with_shortcut(body, stride == 1 and channels == channels_out)
 
 
+EFFICIENTNET_STAGES = (  # expansion, channels, blocks, stride of the first block, kernel
+    (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
+    (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3),
+)  # fmt: skip
+
+
 def efficientnet_b0() -> nn.Module:
     """EfficientNet-B0."""
-    stages = (  # expansion, channels, blocks, stride of the first block, kernel
-        (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
-        (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3),
-    )  # fmt: skip
     layers: list[nn.Module] = [convolution(3, 32, 3, 2, activation=nn.SiLU)]
     channels = 32
-    for expansion, width, depth, stride, kernel in stages:
+    for expansion, width, depth, stride, kernel in EFFICIENTNET_STAGES:
         for position in range(depth):
             layers.append(mobile_block(channels, width, kernel, stride if position == 0 else 1, expansion))
             channels = width
     layers.append(convolution(channels, 1280, 1, activation=nn.SiLU))
+    return nn.Sequential(*layers, *classifier(1280, dropout=True))
+
+
+def efficientnet_lite0() -> nn.Module:
+    """EfficientNet-lite0, made to be quantised: B0 without squeeze-and-excitation, ReLU6 in the place of SiLU."""
+    layers: list[nn.Module] = [convolution(3, 32, 3, 2, activation=nn.ReLU6)]
+    channels = 32
+    for expansion, width, depth, stride, kernel in EFFICIENTNET_STAGES:
+        for position in range(depth):
+            first = stride if position == 0 else 1
+            layers.append(inverted_residual(channels, width, first, expansion, kernel))
+            channels = width
+    layers.append(convolution(channels, 1280, 1, activation=nn.ReLU6))
     return nn.Sequential(*layers, *classifier(1280, dropout=True))
