@@ -134,3 +134,67 @@ def test_a_zero_point_out_of_range_is_refused() -> None:
     record["subgraphs"][0]["tensors"][1]["quantization"]["zero_point"] = [200]
     with pytest.raises(CenoteError, match="zero point out of the range of int8"):
         cenote.load(lite_bytes(record), format="tflite")
+
+
+def chained(op: str, x: Array, y: tuple[int, ...], inputs: list[dict[str, Any]], **options: Any) -> bytes:
+    """A model of one layer whose input and output have one scale."""
+    same = {"scale": [float(X_SCALE)], "zero_point": [X_ZERO]}
+    buffers: list[dict[str, Any]] = [{}]
+    tensors = [tensor("x", x.shape, "int8", 0, **same)]
+    for number, each in enumerate(inputs):
+        buffers.append({"data": each.pop("content").tobytes()})
+        tensors.append(tensor(f"w{number}", buffer=number + 1, **each))
+    tensors.append(tensor("y", y, "int8", 0, **same))
+    last = len(tensors) - 1
+    operator = {"opcode_index": 0, "inputs": [*range(last)], "outputs": [last], "builtin_options": options}
+    graph = {"tensors": tensors, "inputs": [0], "outputs": [last], "operators": [operator]}
+    code = {"deprecated_builtin_code": CODES[op], "builtin_code": CODES[op]}
+    return lite_bytes({"version": 3, "operator_codes": [code], "subgraphs": [graph], "buffers": buffers})
+
+
+@pytest.mark.parametrize(("padding", "window", "stride"), [(1, 2, 2), (0, 3, 1), (0, 2, 2), (1, 8, 8)])
+def test_a_mean_is_that_of_the_stored_bytes(padding: int, window: int, stride: int) -> None:
+    """Halves are rounded away from zero; `padding` 0 is SAME, which does not count."""
+    x = RANDOM.integers(-128, 128, (1, 8, 9, 16)).astype(np.int8)
+    height, width = (-(-size // stride) if not padding else (size - window) // stride + 1 for size in (8, 9))
+    options = {"padding": padding, "stride_w": stride, "stride_h": stride}
+    options |= {"filter_width": window, "filter_height": window}
+    loaded = cenote.load(
+        chained("AVERAGE_POOL_2D", x, (1, height, width, 16), [], **options), format="tflite"
+    )
+    y = np.asarray(loaded(x))
+    assert not any("quantize_linear" in op or "floor" in op for op in steps(loaded)), steps(loaded)
+    total = [max((out - 1) * stride + window - size, 0) for out, size in ((height, 8), (width, 9))]
+    begin = [each // 2 if not padding else 0 for each in total]
+    for h in range(height):
+        for w in range(width):
+            rows, columns = (max(at * stride - first, 0) for at, first in ((h, begin[0]), (w, begin[1])))
+            ends = h * stride - begin[0] + window, w * stride - begin[1] + window
+            taps = x[0, rows : ends[0], columns : ends[1]].reshape(-1, 16).astype(np.float64)
+            mean = taps.mean(0)
+            np.testing.assert_array_equal(y[0, h, w], np.sign(mean) * np.floor(np.abs(mean) + 0.5))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_linear_layer_on_more_axes_runs_on_bytes(keep: bool) -> None:
+    x = RANDOM.integers(-128, 128, (2, 40, 64)).astype(np.int8)
+    w = RANDOM.integers(-127, 128, (96, 64)).astype(np.int8)
+    scale = np.float32(0.02)
+    bias = RANDOM.integers(-900, 900, 96).astype(np.int32)
+    inputs: list[dict[str, Any]] = [
+        {"content": w, "shape": (96, 64), "dtype": "int8", "scale": [float(scale)], "zero_point": [0]},
+        {
+            "content": bias,
+            "shape": (96,),
+            "dtype": "int32",
+            "scale": [float(X_SCALE * scale)],
+            "zero_point": [0],
+        },
+    ]
+    shape = (2, 40, 96) if keep else (80, 96)
+    content = chained("FULLY_CONNECTED", x, shape, inputs, keep_num_dims=keep)
+    loaded = cenote.load(content, format="tflite")
+    assert any(op.startswith("qlinear_matmul") for op in steps(loaded)), steps(loaded)
+    sums = (x.reshape(-1, 64).astype(np.int64) - X_ZERO) @ w.T.astype(np.int64) + bias
+    want = np.clip(np.rint(sums.astype(np.float32) * (X_SCALE * scale / X_SCALE)) + X_ZERO, -128, 127)
+    np.testing.assert_array_equal(np.asarray(loaded(x)), want.astype(np.int8).reshape(shape))

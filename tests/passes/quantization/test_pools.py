@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 import cenote
 from cenote.core.types import Array
 from tests.passes.models import model, steps
-from tests.passes.quantization.oracle import check
+from tests.passes.quantization.oracle import by_onnx, check
 
 N = helper.make_node
 Q = np.random.default_rng(3).integers(0, 256, (2, 21, 7, 9)).astype(np.uint8)
@@ -102,3 +102,39 @@ def test_a_mean_of_windows_is_a_convolution(
     q = np.random.default_rng(3).integers(0, 256, (1, 32, 9, 11)).astype(np.uint8)
     found = check([NODES[0], pool, NODES[2]], {"q": q}, constants, ["y"])
     assert any(op.startswith("qlinear_conv") for op in found) == is_convolution, found
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]},
+        {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1},
+        {"kernel_shape": [2, 3], "auto_pad": "SAME_UPPER"},
+    ],
+    ids=["padding does not count", "windows that overhang", "SAME"],
+)
+def test_windows_of_several_divisors_are_means_of_whole_numbers(
+    attributes: dict[str, object], signed: bool
+) -> None:
+    kind, zero = (np.int8, -6) if signed else (np.uint8, 120)
+    constants = {"s": np.float32(0.5), "z": kind(zero), "t": np.float32(0.5), "o": kind(zero)}
+    q = np.random.default_rng(3).integers(0, 256, (1, 32, 9, 11)).astype(np.uint8).view(kind)
+    pool = N("AveragePool", ["x"], ["m"], **attributes)
+    content = model([NODES[0], pool, NODES[2]], {"q": q}, constants, ["y"])
+    loaded = cenote.load(content, threads=1)
+    found = steps(loaded)
+    assert any(op.startswith("average_pool") for op in found)
+    assert not any("quantize_linear" in op for op in found)
+    # A scale of one half rounds nothing on the way, so that means in the middle are seen.
+    np.testing.assert_array_equal(np.asarray(loaded(q)), by_onnx(content, {"q": q})[0])
+
+
+@pytest.mark.parametrize(
+    "change", [{"t": np.float32(0.1)}, {"o": np.uint8(122)}, {"z": np.uint8(121), "o": np.uint8(121)}]
+)
+def test_such_windows_stay_in_floats_at_another_scale_or_an_odd_zero_point(change: dict[str, Array]) -> None:
+    constants = {"s": np.float32(0.5), "z": np.uint8(120), "t": np.float32(0.5), "o": np.uint8(120), **change}
+    pool = N("AveragePool", ["x"], ["m"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    found = check([NODES[0], pool, NODES[2]], {"q": Q}, constants, ["y"])
+    assert any("dequantize_linear" in op for op in found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,17 +139,25 @@ class TfliteImporter:
             self.reals[number] = value
         return self.reals[number]
 
-    def _dequantized(self, value: str, tensor: Tensor) -> str:
+    def _dequantized(self, value: str, tensor: Tensor, name: str = "") -> str:
         scale, point = self._parameters(tensor)
-        return self.builder.add("DequantizeLinear", value, scale, point, name=f"{tensor.name}/real")
+        return self.builder.add("DequantizeLinear", value, scale, point, name=name or f"{tensor.name}/real")
 
-    def turned(self, value: str, order: Sequence[int]) -> str:
-        """Return a value with its axes in another order. What is dequantised is turned before: then operators of bytes
-        find a dequantisation in front of them."""
+    def dequantized_like(self, value: str, number: int, name: str) -> str:
+        """Return the numbers that integers stand for by a tensor's scale."""
+        return self._dequantized(value, self.tensor(number), name)
+
+    def moved(self, value: str, move: Callable[[str], str]) -> str:
+        """Return a value whose elements are moved. What is dequantised is moved before: then operators of bytes find a
+        dequantisation in front of them."""
         number = self.dequantized.get(value)
         if number is None:
-            return transposed(self.builder, value, order)
-        return self._dequantized(transposed(self.builder, self.stored(number), order), self.tensor(number))
+            return move(value)
+        return self._dequantized(move(self.stored(number)), self.tensor(number))
+
+    def turned(self, value: str, order: Sequence[int]) -> str:
+        """Return a value with its axes in another order, as `moved` does."""
+        return self.moved(value, lambda each: transposed(self.builder, each, order))
 
     def weights(self, number: int, order: Sequence[int], shape: Sequence[int] | None = None) -> str:
         """Return a tensor's numbers with its axes in another order (and then in another shape, whose first axis is the

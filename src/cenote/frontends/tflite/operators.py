@@ -10,9 +10,10 @@ import numpy as np
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import tensorflow_common as common
 from cenote.frontends.builder import reshaped, transposed
-from cenote.frontends.channels_last import SlidingWindow
+from cenote.frontends.channels_last import SlidingWindow, channels_first, channels_last
 from cenote.frontends.tflite.operators_shape import SHAPES
 from cenote.frontends.tflite.site import Decode, OperatorSite
+from cenote.ops.pool.average import AveragePool
 
 
 def _activated(op: str) -> Decode:
@@ -95,14 +96,17 @@ def _average_of_stored(site: OperatorSite, name: str) -> str:
     builder, quantization = site.builder, site.importer.tensor(site.tensor_number(0)).quantization
     if quantization is None or quantization.scale.size != 1:
         raise ModelError("an average pool of integers takes one scale")
-    mean = _pooled(site, "AveragePool", builder.cast(site.stored(0), np.dtype(np.float32)), f"{name}/mean")
-    half, point, scale = (
-        builder.constant(np.float32(number))
-        for number in (0.5, quantization.zero_point.reshape(-1)[0], quantization.scale.reshape(-1)[0])
+    window, rank = site.windowed(), site.rank()
+    pool = AveragePool(
+        (site.integer("filter_height"), site.integer("filter_width")),
+        tuple(window.strides),
+        pads=tuple((begin, end) for begin, end in window.pads),
+        auto_pad={"SAME": "SAME_UPPER", "VALID": "VALID"}.get(window.padding, "NOTSET"),
+        rounding="away",
     )
-    size = builder.add("Floor", builder.add("Add", builder.add("Abs", mean), half))
-    rounded = builder.add("Mul", size, builder.add("Sign", mean))
-    return builder.add("Mul", builder.add("Sub", rounded, point), scale, name=name)
+    x = channels_first(builder, site.stored(0), rank)
+    (mean,) = builder.add_op(pool, (x,), (f"{name}/channels_first",))
+    return site.importer.dequantized_like(channels_last(builder, mean, rank), site.tensor_number(0), name)
 
 
 def _linear(site: OperatorSite) -> str:
@@ -116,14 +120,23 @@ def _linear(site: OperatorSite) -> str:
     x, builder = site.x(), site.builder
 
     def linear(name: str) -> str:
-        if site.flag("keep_num_dims") and site.rank() != 2:
-            matrix = transposed(builder, site.x(1), (1, 0))
-            if not site.x(2):
-                return builder.add("MatMul", x, matrix, name=name)
-            return builder.add("Add", builder.add("MatMul", x, matrix), site.x(2), name=name)
         is_matrix = site.rank() == 2 and site.shape()[1] == weights[1]
-        rows = x if is_matrix else reshaped(builder, x, (-1, weights[1]))
-        return builder.add("Gemm", rows, site.weights(1, (0, 1)), site.weights(2, (0,)), transB=1, name=name)
+        rows = (
+            x if is_matrix else site.importer.moved(x, lambda each: reshaped(builder, each, (-1, weights[1])))
+        )
+        keeps = site.flag("keep_num_dims") and site.rank() != 2
+        made = builder.add(
+            "Gemm",
+            rows,
+            site.weights(1, (0, 1)),
+            site.weights(2, (0,)),
+            transB=1,
+            name=f"{name}/rows" if keeps else name,
+        )
+        if not keeps:
+            return made
+        before, last = builder.add("Shape", x, end=-1), builder.constant(np.array(weights[:1], np.int64))
+        return builder.add("Reshape", made, builder.add("Concat", before, last, axis=0), name=name)
 
     return site.activated(linear)
 

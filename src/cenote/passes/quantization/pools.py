@@ -4,7 +4,8 @@
     %b = global_average_pool %a            ->    %y = qlinear_global_average_pool %q, …
     %y = quantize_linear %b, …
 
-The mean of a window is a depthwise convolution, whose weights are ones at the scale 1 / number of taps.
+The mean of a window is a depthwise convolution, whose weights are ones at the scale 1 / number of taps. Where windows
+differ in that number, it is the mean of whole numbers, if the scale stays.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
     if isinstance(found[1], AveragePool):
         window = _window(found[1], x)
         if window is None:
+            whole = _of_integers(found[1], (x_scale, x_zero), (y_scale, y_zero))
+            if whole is not None:
+                _merge(rewriter, pool, last, whole, first, {}, target)
             return
         weights, w_scale = window
         values = (x_scale, x_zero, weights, w_scale, np.zeros((), np.int8), y_scale, y_zero)
@@ -104,6 +108,16 @@ def _window(pool: AveragePool, x: TensorType) -> tuple[Array, Array] | None:
         return None
     scale = np.float32(1) / np.float32(math.prod(pool.window))
     return np.ones((x.shape[1], 1, *pool.window), np.int8), np.array(scale, np.float32)
+
+
+def _of_integers(pool: AveragePool, x: tuple[Array, Array], y: tuple[Array, Array]) -> AveragePool | None:
+    """The pool of the whole numbers that x consists of, by its scale and zero point, where y has the same; else None.
+
+    The mean of whole numbers rounds as that of their differences from a zero point does, if this is even."""
+    same = x[0] == y[0] and x[1] == y[1] and x[1].dtype == y[1].dtype
+    if not same or x[1].item() % 2 or pool.count_include_pad or pool.divisor_override:
+        return None
+    return replace(pool, rounding="even", accumulate=None)
 
 
 def _convolution(pool: AveragePool, channels: int) -> QLinearConv:
