@@ -122,6 +122,8 @@ def test_quotients_are_bounded_by_what_is_divided() -> None:
     assert 3 * ((h + 2) // 3) >= h
     assert 4 * (((h + 1) // 2 + 1) // 2) - h < 4
     assert 2 * ((h - 3) // 2) + 3 <= h
+    tiles = -(-(h - 5 * h // 6) // maximum(1, h - 40))  # at least one, so that it divides without a question
+    assert (h // tiles).value == 10 // 2
     assert not trace.guards
     assert always_at_most(2 * (h // 2), h)
     assert not always_at_most(2 * ((h + 1) // 2), h)
