@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -27,12 +27,13 @@ def parts_calls(
     x: View,
     y: View,
     residual: View | None,
-    parts: View,
-    sizes: View,
+    memory: Sequence[View],
+    columns: int = 0,
 ) -> Iterator[Call]:
-    """Yield the calls that split x, in blocks, into regions in `parts`, of `regions.elements` of float16 each, with the
-    sizes of their blocks' pixels in `sizes`, and that multiply them by the weights, which are finite. `way`:
-    that of `codegen.tiles`."""
+    """Yield the calls that split x, in blocks, into regions in `memory` (`Regions.memory`), and that multiply them by
+    the weights, which are finite. `way`: that of `codegen.tiles`. `columns`: of y and the residual where they are plain
+    matrices, with nothing behind a row's last filter."""
+    parts, sizes = memory
     yield from split_calls(regions, x, parts, sizes)
     shape, (share, shares) = regions.shape, regions.shares
     added = y if residual is None else residual
@@ -64,12 +65,15 @@ def parts_calls(
         "shares": shares,
         "groups": regions.groups,
         "vectors": y.blocks,
+        "columns": columns,
         "out_w": shape.out[2],
         "out_h": shape.out[1],
         **_steps("y", y),
         **_steps("r", added),
     }
-    spec = ConvPartsSpec(y.layout.lanes, residual is not None, problem.activation, way)
+    spec = ConvPartsSpec(
+        y.layout.lanes, residual is not None, problem.activation, way, columns % y.layout.lanes > 0
+    )
     dots = regions.pairs * share * regions.blocks * shape.taps * 12
     grain = maximum(1, _ITEM_DOTS // maximum(1, dots))
     operations = 2 * regions.dots * ROWS * WORDS * CHANNELS

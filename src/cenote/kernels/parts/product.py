@@ -38,19 +38,21 @@ ENTRY = (
 # Products of parts of x and of w, in an order in which each but the first finds one side in its tiles.
 _STEPS = ((1, 0), (0, 0), (0, 1))
 _NUMBERS = split_words(
-    "blocks taps room pairs pitch band bands share shares groups vectors out_w out_h "
+    "blocks taps room pairs pitch band bands share shares groups vectors columns out_w out_h "
     "y_image y_block y_h y_w r_image r_block r_h r_w"
 )
 
 
 @dataclass(frozen=True)
 class ConvPartsSpec(KernelSpec):
-    """Kernel of products of parts that writes blocks of `lanes` filters. `way`: that of `codegen.tiles`."""
+    """Kernel of products of parts that writes blocks of `lanes` filters. `way`: that of `codegen.tiles`; `clip`: y is a
+    plain matrix whose columns past `columns` are not touched."""
 
     lanes: int
     residual: bool
     activation: Activation
     way: str
+    clip: bool = False
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -170,6 +172,7 @@ class _Emitter:
             filters = group * FILTERS + vector * lanes
             scales = self._scales(filters, exponent, is_split)
             bias = k.pointer("bias").load(filters, lanes)
+            mask = k.tail_mask(n("columns") - filters, lanes) if self.spec.clip else None
             places = {
                 name: image * n(f"{name}_image") + (group * each + vector) * n(f"{name}_block")
                 for name in ("y", "r")
@@ -185,10 +188,9 @@ class _Emitter:
                         for name, start in places.items()
                     }
                     if self.spec.residual:
-                        result = result + k.pointer("residual").load(at["r"], lanes)
-                    store_activated(
-                        k, self.spec.activation, [Destination(k.pointer("y") + at["y"])], [result]
-                    )
+                        result = result + k.pointer("residual").load(at["r"], lanes, mask)
+                    place = Destination(k.pointer("y") + at["y"], mask)
+                    store_activated(k, self.spec.activation, [place], [result])
                 following = column.value + 1
                 ends = following.equals(n("pitch"))
                 column.value = k.select(ends, k.integer(0), following)

@@ -16,10 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
-from cenote.core.sizes import maximum, minimum
-from cenote.core.types import Array
+from cenote.core.sizes import maximum, minimum, plain
+from cenote.core.types import Array, TensorType
+from cenote.kernels.cost_model import TILE_DOT, conversion_seconds, moved_seconds, stream_seconds
 from cenote.kernels.tables import region_places
 
 CHANNELS = 32  # of a block: float16 elements in a row of a tile
@@ -125,6 +128,21 @@ class Regions:
         wanted = minimum(self.groups, -(-_ITEMS // maximum(1, self.count)))
         each = -(-self.groups // wanted)
         return each, -(-self.groups // each)
+
+    @property
+    def memory(self) -> tuple[TensorType, TensorType]:
+        """The memory of the parts, and of the sizes of their pixels."""
+        parts = TensorType(np.dtype(np.float16), (self.count * self.elements,))
+        return parts, TensorType(np.dtype(np.uint32), (2 * self.count * self.blocks,))
+
+    @property
+    def seconds(self) -> float:
+        """The estimate: products or the weights' way from memory, the split, the result."""
+        shape, (parts, _) = self.shape, self.memory
+        weights = stream_seconds(4 * shape.filters * shape.channels * shape.taps)
+        products = max(TILE_DOT * plain(self.dots), weights)
+        result = 4 * plain(shape.n * shape.filters * shape.pixels)
+        return products + conversion_seconds(2 * plain(parts.nbytes)) + moved_seconds(result)
 
     def places(self) -> Array:
         """Pixels from a position to where each tap reads."""

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cenote.core.sizes import plain as plain_size
 from cenote.core.target import EMULATED
-from cenote.core.types import Layout, TensorType
+from cenote.core.types import Layout
 from cenote.kernels.base import Call, View, present
-from cenote.kernels.cost_model import TILE_DOT, conversion_seconds, moved_seconds
 from cenote.kernels.parts.calls import parts_calls
 from cenote.kernels.parts.regions import Regions
 from cenote.ops.base import Lowering
@@ -27,17 +25,8 @@ def parts(problem: ConvProblem) -> Iterator[Lowering]:
     if not is_flat or min(min(pair) for pair in shape.pads) < 0 or not np.isfinite(weights).all():
         return
     direct, regions = problem.direct, Regions(shape)
-    halves = TensorType(np.dtype(np.float16), (regions.count * regions.elements,))
-    sizes = TensorType(np.dtype(np.uint32), (2 * regions.count * regions.blocks,))
 
     def calls(x: View, y: View, residual: View | None, *memory: View) -> Iterator[Call]:
-        yield from parts_calls(direct, regions, way, x, y, residual, *memory)
+        yield from parts_calls(direct, regions, way, x, y, residual, memory)
 
-    seconds = TILE_DOT * plain_size(regions.dots) + conversion_seconds(2 * plain_size(halves.nbytes))
-    yield problem.lowering(
-        "parts",
-        Layout(problem.lanes),
-        seconds + moved_seconds(4 * shape.n * shape.filters * shape.pixels),
-        calls,
-        temporaries=(halves, sizes),
-    )
+    yield problem.lowering("parts", Layout(problem.lanes), regions.seconds, calls, temporaries=regions.memory)

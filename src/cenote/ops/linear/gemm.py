@@ -26,6 +26,7 @@ class Gemm(Fusible):
 
     C is optional and broadcasts to (M, N) by NumPy's rules. `exact`: chains of additions have 32 terms, not 256.
     `bfloat`: A and a constant B may be rounded to bfloat16 where the target multiplies that faster; sums are float32.
+    `on_tiles`: float16 parts of A and a constant B may be multiplied on tiles.
     Types: floats, or integers, which wrap around; then alpha and beta must be whole numbers to be exact.
     """
 
@@ -36,6 +37,7 @@ class Gemm(Fusible):
     activation: Activation = field(default_factory=Activation)
     exact: bool = False
     bfloat: bool = False
+    on_tiles: bool = False
 
     name = "gemm"
     operands = ("A", "B", "C?")
@@ -78,7 +80,17 @@ class Gemm(Fusible):
         left = StridedMatrices.of(a.shape, turn[self.transpose_a])
         right = StridedMatrices.of(b.shape, turn[self.transpose_b])
         y, how = StridedMatrices.of(self.infer(*inputs)[0].shape), self.activation
-        terms = Terms(left, right, y, how, self.alpha, self.beta, exact=self.exact, bfloat=self.bfloat)
+        terms = Terms(
+            left,
+            right,
+            y,
+            how,
+            self.alpha,
+            self.beta,
+            exact=self.exact,
+            bfloat=self.bfloat,
+            on_tiles=self.on_tiles,
+        )
         added = _with_c(terms, c)
         if added is not None:
             yield from product_lowerings(added, inputs, target)

@@ -30,7 +30,8 @@ class MatMul(Fusible):
     order `permute_y` before it is stored. Nothing is copied for any of them: kernels read and write in steps. `bias`
     (N,) is added to every row; with `residual` a tensor of the result's shape is added too.
     Sums are of chains of 256 terms, with `exact` of 32. `bfloat`: A and a constant B may be rounded to bfloat16 where
-    the target multiplies that faster; sums are float32.
+    the target multiplies that faster; sums are float32. `on_tiles`: float16 parts of A and a constant B may be
+    multiplied on tiles.
 
     Types: floats, or integers, which wrap around; for these alpha must be a whole number to be exact.
     """
@@ -43,6 +44,7 @@ class MatMul(Fusible):
     residual: bool = False
     exact: bool = False
     bfloat: bool = False
+    on_tiles: bool = False
 
     name = "matmul"
     operands = ("A", "B", "bias?", "residual?")
@@ -116,7 +118,16 @@ class MatMul(Fusible):
             y = StridedMatrices.of([full[axis] for axis in self.permute_y], inverse)
         else:
             y = StridedMatrices.of(full)
-        terms = Terms(left, right, y, self.activation, self.alpha, exact=self.exact, bfloat=self.bfloat)
+        terms = Terms(
+            left,
+            right,
+            y,
+            self.activation,
+            self.alpha,
+            exact=self.exact,
+            bfloat=self.bfloat,
+            on_tiles=self.on_tiles,
+        )
         if bias is not None:
             terms = replace(terms, bias=2)
         if residual is not None:
@@ -166,6 +177,8 @@ def _fused_samples() -> Iterable[Sample]:
     yield Sample(gelu, (seeded((2, 9, 33), 1), seeded((33, 37), 2), *added), "bias, residual, GELU")
     rounding = MatMul(activation=Activation("relu"), residual=True, bfloat=True)
     yield Sample(rounding, (seeded((2, 9, 33), 1), seeded((33, 37), 2), *added), "may round its operands")
+    parts = replace(rounding, bfloat=False, on_tiles=True)
+    yield Sample(parts, (seeded((2, 9, 33), 1), seeded((33, 37), 2), *added), "on tiles")
     linear = MatMul(permute_b=(1, 0))
     yield Sample(linear, (seeded((1, 65), 1), seeded((30, 65), 2), seeded((30,), 3)), "linear, one row")
     for dtype in (np.float16, "bfloat16"):

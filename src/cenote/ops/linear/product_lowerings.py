@@ -12,7 +12,7 @@ import numpy as np
 from cenote.core import limits
 from cenote.core.formulas.certain import is_broadcast
 from cenote.core.sizes import is_size, maximum, plain
-from cenote.core.target import Target
+from cenote.core.target import EMULATED, Target
 from cenote.core.types import BFLOAT16, FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, constant_of, dense_strides, present
 from cenote.kernels.bfloat.product import BfloatProduct, narrow_elements
@@ -20,6 +20,7 @@ from cenote.kernels.conv.gemv import gemv_call
 from cenote.kernels.cost_model import BFLOAT_FASTER, LAUNCH, moved_seconds, peak_seconds, stream_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import summation_tolerance
+from cenote.kernels.parts.rows import PartsProduct
 from cenote.kernels.product.calls import Matrix, Product
 from cenote.kernels.strided_axes import joined_axes, position_count
 from cenote.ops.base import Lowering
@@ -62,7 +63,8 @@ class Terms:
 
     Bias and residual are the numbers of inputs, or constants: `bias` has one number per column, `residual` the shape
     of y or what broadcasts to it, with contiguous columns. `exact`: sums are of shorter chains. `bfloat`: A and a
-    constant B may be rounded to bfloat16 where the target multiplies that faster.
+    constant B may be rounded to bfloat16 where the target multiplies that faster. `on_tiles`: float16 parts of A and a
+    constant B may be multiplied on tiles.
     """
 
     a: StridedMatrices
@@ -76,6 +78,7 @@ class Terms:
     residual_at: StridedMatrices | None = None
     exact: bool = False
     bfloat: bool = False
+    on_tiles: bool = False
 
     def product(self) -> Product:
         """Sizes, steps and batch axes; without memory. Rows of pairs that share B are rows of one product."""
@@ -118,6 +121,8 @@ def product_lowerings(
         yield _streamed(terms, product, inputs, target)
     if terms.bfloat and target.bfloat:
         yield from _in_bfloat(terms, product, inputs, target)
+    if terms.on_tiles:
+        yield from _by_parts(terms, product, inputs, target)
     constant = b.value is not None
     temporary: tuple[TensorType, ...] = ()
     if not constant and product.packs(target):
@@ -174,12 +179,9 @@ def _in_bfloat(
     terms: Terms, product: Product, inputs: Sequence[TensorType | None], target: Target
 ) -> Iterator[Lowering]:
     """Yield the lowering of float32 rows by a constant matrix, with a constant bias and a residual of y's shape."""
-    bias = terms.bias if not isinstance(terms.bias, int) else present(inputs[terms.bias]).value
-    known = present(inputs[1]).value is not None and (bias is not None or terms.bias is None)
-    rows = product.a.column == 1 and not product.axes and (product.alpha, product.beta) == (1, 1)
-    whole = terms.residual is None or (isinstance(terms.residual, int) and terms.residual_at == terms.y)
-    if not (known and rows and whole) or present(inputs[0]).dtype != FLOAT32 or terms.exact:
+    if not _is_linear(terms, product, inputs):
         return
+    bias = _bias(terms, inputs)
     memory = TensorType(BFLOAT16, (narrow_elements(product.m, product.k),))
 
     def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
@@ -197,6 +199,46 @@ def _in_bfloat(
     yield Lowering(
         "panels_bfloat16", layouts, (PLAIN,), bind, seconds + LAUNCH, ROUNDED_OPERANDS, (memory,), in_place
     )
+
+
+def _bias(terms: Terms, inputs: Sequence[TensorType | None]) -> Array | None:
+    """The constant bias, if there is one."""
+    return terms.bias if not isinstance(terms.bias, int) else present(inputs[terms.bias]).value
+
+
+def _is_linear(terms: Terms, product: Product, inputs: Sequence[TensorType | None]) -> bool:
+    """Whether rows of float32 are multiplied by a constant matrix, with a constant bias and a residual of y's shape."""
+    known = present(inputs[1]).value is not None
+    known = known and (_bias(terms, inputs) is not None or terms.bias is None)
+    rows = product.a.column == 1 and not product.axes and (product.alpha, product.beta) == (1, 1)
+    whole = terms.residual is None or (isinstance(terms.residual, int) and terms.residual_at == terms.y)
+    return bool(known and rows and whole and present(inputs[0]).dtype == FLOAT32 and not terms.exact)
+
+
+# ---- float16 parts on tiles ------------------------------------------------------------------------------------------
+
+
+def _by_parts(
+    terms: Terms, product: Product, inputs: Sequence[TensorType | None], target: Target
+) -> Iterator[Lowering]:
+    """Yield the lowering of float32 rows by a constant matrix, with a constant bias and a residual of y's shape."""
+    if not _is_linear(terms, product, inputs) or not np.isfinite(constant_of(inputs[1])).all():
+        return
+    bias, way = _bias(terms, inputs), target.tiles.f16 or EMULATED
+    sizes = product.m, product.k, product.n
+    problem = PartsProduct(*sizes, terms.activation, product.a.row, product.y.row)
+
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        weights = _in_order(constant_of(views[1]), terms.b).reshape(product.k, product.n)
+        residual = views[terms.residual] if isinstance(terms.residual, int) else None
+        y, *memory = made
+        return [*problem.calls(weights.T, bias, way, present(views[0]), y, residual, memory, target)]
+
+    constants = [1, *(x for x in range(2, len(inputs)) if x != terms.residual)]
+    in_place = (terms.residual,) if isinstance(terms.residual, int) else ()
+    tolerance, layouts = _tolerance(product.k, FLOAT32), _layouts(inputs, constants)
+    memory = problem.regions.memory
+    yield Lowering("parts", layouts, (PLAIN,), bind, problem.regions.seconds, tolerance, memory, in_place)
 
 
 # ---- one row or one column: each weight is read once -----------------------------------------------------------------
