@@ -161,3 +161,33 @@ def test_a_wrong_weight_among_integers_is_found(tmp_path: Path, monkeypatch: pyt
     found = cenote.verify(path)
     assert found.first is not None
     assert (found.first.node, found.first.kind) == ("second", "import"), str(found)
+
+
+def test_an_input_is_read_before_its_memory_is_written(tmp_path: Path) -> None:
+    """Of maps of one number: what a table of bytes reads lies where it writes, in blocks of channels."""
+    generator = np.random.default_rng(2)
+    constants = {"scale": np.float32(0.03), "zero": np.uint8(128), "w_scale": np.float32(0.01)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q0"])]
+    for place, (filters, channels) in enumerate(((10, 8), (24, 10))):
+        weights = generator.integers(-127, 128, (filters, channels, 1, 1)).astype(np.int8)
+        constants |= {f"w{place}": weights}
+        q, d, w, y, back = (f"{name}{place}" for name in ("q", "d", "dw", "y", "back"))
+        nodes += [
+            helper.make_node("DequantizeLinear", [q, "scale", "zero"], [d]),
+            helper.make_node("DequantizeLinear", [f"w{place}", "w_scale"], [w]),
+            helper.make_node("Conv", [d, w], [y]),
+            helper.make_node("QuantizeLinear", [y, "scale", "zero"], [f"qy{place}"]),
+            helper.make_node("DequantizeLinear", [f"qy{place}", "scale", "zero"], [back]),
+            helper.make_node("HardSwish", [back], [f"s{place}"]),
+            helper.make_node("QuantizeLinear", [f"s{place}", "scale", "zero"], [f"q{place + 1}"]),
+        ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 1, 1])],
+        [helper.make_tensor_value_info("q2", TensorProto.UINT8, None)],
+        [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    found = cenote.verify(path)
+    assert found.ok, found
+    assert "q1" in [row.value for row in found.values]

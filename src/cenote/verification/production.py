@@ -114,7 +114,7 @@ class Production:
         blocked = (shape[0], view.blocks, *shape[2:], lanes)
         inside = self.stepwise.memory(view.slot, view.type, blocked, (*view.strides, 1))
         channels = np.moveaxis(inside, -1, 2).reshape(shape[0], view.blocks * lanes, *shape[2:])
-        return np.ascontiguousarray(channels[:, : shape[1]])
+        return channels[:, : shape[1]].copy()  # of maps of one number it would be a view
 
     # ---- judgement ----------------------------------------------------------------------------------------------
 
