@@ -18,7 +18,7 @@ from cenote.core.types import Array
 from cenote.ops.conv.conv import Conv
 from cenote.ops.quantization.quantized_linear import QLinearConv
 from cenote.ops.quantization.quantized_residual import QLinearConvAdd
-from tests.harness import lowerings_of, run_lowering
+from tests.harness import calls_of, input_types, lowerings_of, run_lowering
 from tests.targets import TARGETS
 
 WAYS = [replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))]
@@ -141,3 +141,14 @@ def test_a_residual_of_other_bytes_is_left_to_the_reference() -> None:
     arrays = case.arrays()
     arrays[8], arrays[10] = arrays[8].view(np.int8), arrays[10].view(np.int8)
     assert not lowerings_of(case.operator(), arrays, jit.host_target(), True)
+
+
+@named
+@pytest.mark.parametrize("window", [1, 3])
+def test_kernels_know_that_the_result_may_lie_where_the_residual_does(window: int, target: Target) -> None:
+    case = Case(1, 32, 8, 32, window)
+    types = input_types(case.arrays(), True)
+    for lowering in lowerings_of(case.operator(), case.arrays(), target, True):
+        *_, call = calls_of(case.operator(), lowering, types)
+        assert lowering.in_place
+        assert {word.name for word in call.spec.words if word.may_alias} == {"residual", "y"}

@@ -57,10 +57,10 @@ class WinogradQuantizedSpec(WinogradSpec):
     def words(self) -> tuple[Parameter, ...]:
         return (
             *pointers_to(U8, "x"),
-            *pointers_to(Scalar.of(self.y), "residual"),
+            *pointers_to(Scalar.of(self.y), "residual", may_alias=self.residual),
             *pointers_to(I32, "u", "bias", "v"),
             *pointers_to(F32, "scales"),
-            *pointers_to(Scalar.of(self.y), "y"),
+            *pointers_to(Scalar.of(self.y), "y", may_alias=self.residual),
             *numbers_named(NUMBERS),
             Parameter("zero"),
             Parameter("low", F32),
