@@ -122,6 +122,8 @@ CASES = [
     Case(1, 16, 12, 16, 3, 1, 2, dilation=2, w=np.uint8, w_zero=128),
     Case(1, 288, 4, 33, 3, 1, 1),
     Case(1, 2048, 2, 17, 1),
+    Case(1, 16, 1, 20, 1, width=3),
+    Case(1, 16, 1, 20, 1, width=7, x=np.int8, y=np.int8, y_zero=-128),
     Case(1, 512, 3, 16, 3, 1, 1, extreme=True),
     Case(1, 64, 4, 16, 1, x=np.int8, x_zero=-128, extreme=True),
 ]
