@@ -32,6 +32,14 @@ def fresh(stem: str, taken: MutableSet[str]) -> str:
     return f"{stem}.{count}"
 
 
+def unused(name: str, taken: MutableSet[str]) -> str:
+    """Return a value name, with "~" behind it until it is not taken, and take it."""
+    while name in taken:
+        name += "~"
+    taken.add(name)
+    return name
+
+
 def remove_identities(graph: Graph) -> Graph:
     """Drop nodes of a specialised graph whose operator says that it forwards its input (`Op.forwards`).
 

@@ -26,6 +26,7 @@ from cenote.ops.linear.matmul import INTEGERS, MatMul
 from cenote.ops.movement.reshape import Identity, Reshape, Squeeze, Unsqueeze
 from cenote.ops.movement.transpose import Transpose
 from cenote.ops.reduction.reduce import ReduceSum
+from cenote.passes.cleanup import unused
 
 _REST = "0123456789"  # letters of the axes that "..." stands for, the last axis first
 
@@ -77,6 +78,8 @@ class _Writer:
         self.constants: dict[str, Array] = dict(graph.constants)
         self.types = dict(graph.types)
         self.stem, self.label, self.count = "", "", 0
+        self.taken = set(graph.values())
+        self.made: set[str] = set()
 
     def result(self) -> Graph:
         values = self.graph.replace(nodes=tuple(self.nodes), constants=self.constants)
@@ -87,8 +90,7 @@ class _Writer:
 
     def add(self, op: Op, *inputs: str) -> str:
         """Add one more node and return its value; a node of constants alone becomes a constant."""
-        self.count += 1
-        name = f"{self.stem}~{self.count}"
+        name = self.name()
         if all(each in self.constants for each in inputs) and inputs:
             self.constants[name] = op.reference(*(self.constants[each] for each in inputs))[0]
             return name
@@ -96,10 +98,16 @@ class _Writer:
         self.nodes.append(Node(op, inputs, (name,), self.label))
         return name
 
+    def name(self) -> str:
+        """Return a name for one more value of the einsum at hand."""
+        self.count += 1
+        name = unused(f"{self.stem}~{self.count}", self.taken)
+        self.made.add(name)
+        return name
+
     def numbers(self, values: Sequence[int]) -> str:
         """Return a list of whole numbers as a constant."""
-        self.count += 1
-        name = f"{self.stem}~{self.count}"
+        name = self.name()
         self.constants[name] = int64s(values)
         return name
 
@@ -124,7 +132,7 @@ class _Writer:
             later = set(result).union(*(each.letters for each in terms[2:]))
             terms = [self._product(terms[0], terms[1], later, result), *terms[2:]]
         last = self._ordered(terms[0], result)
-        if self.nodes and self.nodes[-1].outputs == (last.value,) and last.value.startswith(f"{self.stem}~"):
+        if self.nodes and self.nodes[-1].outputs == (last.value,) and last.value in self.made:
             self.types.pop(last.value)
             self.nodes[-1] = replace(self.nodes[-1], outputs=node.outputs)
         else:

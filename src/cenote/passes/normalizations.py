@@ -19,6 +19,7 @@ from cenote.ops.elementwise.binary import Add, Div, Mul, Pow, Sub
 from cenote.ops.elementwise.unary import Reciprocal, Sqrt
 from cenote.ops.normalization.layer_normalization import LayerNormalization, RMSNormalization
 from cenote.ops.reduction.reduce import ReduceMean
+from cenote.passes.cleanup import unused
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class _Search:
     def __init__(self, graph: Graph) -> None:
         self.graph, self.producers, self.users = graph, graph.producers(), graph.users()
         self.constants: dict[str, Array] = dict(graph.constants)
+        self.taken = set(graph.values())
         self.found: dict[str, Node] = {}  # by the output that they make
 
     def run(self) -> Graph:
@@ -138,7 +140,7 @@ class _Search:
         if scale and core.centred:
             last, bias = self._following(last, Add, x.shape[core.axis :])
         if not scale:
-            scale = f"{node.outputs[0]}~scale"
+            scale = unused(f"{node.outputs[0]}~scale", self.taken)
             self.constants[scale] = np.ones([int(extent) for extent in x.shape[core.axis :]], x.dtype)
         inputs = (core.x, scale, *((bias,) if bias else ()))
         kind = LayerNormalization if core.centred else RMSNormalization

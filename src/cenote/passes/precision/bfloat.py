@@ -33,6 +33,7 @@ from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.movement.parts import Concat
 from cenote.ops.pool.window import MaxPool
+from cenote.passes.cleanup import unused
 
 _CHOOSING = (Concat, MaxPool)  # operators whose results are among the elements that they read
 
@@ -161,10 +162,7 @@ class _Pass:
         if (name in self.kept) == (dtype == BFLOAT16):
             return name
         if (name, dtype) not in self.made:
-            other = f"{name}~{dtype.name}"
-            while other in self.names:
-                other += "~"
-            self.names.add(other)
+            other = unused(f"{name}~{dtype.name}", self.names)
             self.made[name, dtype] = other
             self.nodes.append(Node(Cast(dtype), (name,), (other,)))
         return self.made[name, dtype]

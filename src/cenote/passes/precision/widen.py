@@ -34,6 +34,7 @@ from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.sequence.attention import Attention
 from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
+from cenote.passes.cleanup import unused
 
 WORTH_IT = (Attention, Conv, ConvTranspose, DeformConv, Einsum, Gemm, MatMul, GRU, LSTM, RNN)
 
@@ -67,6 +68,7 @@ class _Widener:
         self.types = dict(graph.types)
         self.constants: dict[str, Array] = dict(graph.constants)
         self.wide: dict[str, str] = {}  # the names of values in float32
+        self.taken = set(graph.values())
         self.made: set[str] = set()  # values of other floats that exist only in float32 so far
 
     def run(self) -> Graph:
@@ -135,7 +137,7 @@ class _Widener:
 
     def _fresh(self, name: str) -> str:
         """Return the name of a node's output in float32."""
-        wide = f"{name}~wide"
+        wide = unused(f"{name}~wide", self.taken)
         self.types[wide] = TensorType(FLOAT32, self.graph.types[name].shape)
         self.wide[name] = wide
         self.made.add(name)
@@ -144,7 +146,7 @@ class _Widener:
     def _in_float32(self, name: str) -> str:
         """Return the value in float32."""
         if name not in self.wide:
-            wide = self.wide[name] = f"{name}~wide"
+            wide = self.wide[name] = unused(f"{name}~wide", self.taken)
             if name in self.constants:
                 self.constants[wide] = self.constants[name].astype(np.float32)
                 self.types[wide] = TensorType(FLOAT32, self.constants[wide].shape)
