@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_convolutions_run_on_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"equalization": True}, {"bias_correction": True}, {"reduce_range": True}, {"percentile": 99.9}],
+    [{"equalization": True}, {"bias_correction": False}, {"reduce_range": True}, {"percentile": 99.9}],
     ids=str,
 )
 def test_options_keep_the_answers_near(options: dict[str, Any], tmp_path: Path) -> None:
@@ -220,6 +221,48 @@ def test_scales_take_no_names_of_the_model(tmp_path: Path) -> None:
     assert off(cenote.load(path, threads=1)(x), onnxruntime(given, {"x": x})[0]) < 0.05
 
 
+@pytest.mark.parametrize("options", [{}, {"equalization": True}])
+def test_new_values_take_no_names_of_the_model(options: dict[str, Any], tmp_path: Path) -> None:
+    """Every name that is in the file and not in the model, given to another value of the model, or to a constant."""
+
+    def chain(name: str, constant: bool) -> onnx.ModelProto:
+        nodes = [node("Conv", "x w b", "c"), node("Relu", "c", "r"), node("Conv", "r v b", "d")]
+        constants = {"w": noise(4, 4, 1, 1), "v": noise(4, 4, 1, 1), "b": noise(4)}
+        if constant:
+            nodes.append(node("Mul", f"d {name}", "e"))
+            constants[name] = np.full(4, 1.5, np.float32)[:, None, None]
+        else:
+            nodes += [node("Sigmoid", "d", name), node("Mul", f"d {name}", "e")]
+        nodes.append(node("Conv", "e v b", "y"))
+        return model(nodes, {"x": ["n", 4, 3, 3]}, "y", constants)
+
+    x = noise(3, 4, 3, 3)
+    path, _ = quantized(tmp_path, chain("s", False), x, **options)
+    graph = onnx.load(path).graph
+    given = chain("s", False).graph
+    made = {name for each in graph.node for name in (*each.input, *each.output)}
+    made -= {name for each in given.node for name in (*each.input, *each.output)}
+    assert len(made) > 30
+    for place, name in enumerate(sorted(made)):
+        mine = chain(name, bool(place % 2))
+        path, _ = quantized(tmp_path, mine, x, **options)
+        assert off(onnxruntime(path, {"x": x})[0], onnxruntime(mine, {"x": x})[0]) < 0.05
+
+
+def test_inputs_with_default_values_become_constants_with_a_note(tmp_path: Path) -> None:
+    given = classifier()
+    names = [each.name for each in given.graph.initializer if each.name.startswith("w")]
+    given.graph.input.extend(
+        helper.make_tensor_value_info(each.name, each.data_type, each.dims)
+        for each in given.graph.initializer
+        if each.name in names
+    )
+    _, report = quantized(tmp_path, given)
+    (note,) = (note for note in report.notes if "default" in note)
+    assert f"'{min(names)}'" in note
+    assert f"and {len(names) - 3} more" in note
+
+
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, _ = quantized(tmp_path)
     before = path.read_bytes()
@@ -292,10 +335,34 @@ def test_large_files_have_their_constants_beside_them(
     whole, _ = quantized(tmp_path, source, x)
     wanted = cenote.load(whole, threads=1)(x)
     monkeypatch.setattr(reading, "LARGEST_FILE", 1000)
-    for _ in range(2):  # the second writes over the first
+    for name in (
+        "quantized.onnx.data",
+        "quantized.onnx.data2",
+        "quantized.onnx.data",
+    ):  # each writes over another
         path, _ = quantized(tmp_path, source, x)
-        assert path.stat().st_size < 4096 < (tmp_path / "quantized.onnx.data").stat().st_size < 12_000
+        assert path.stat().st_size < 4096 < (tmp_path / name).stat().st_size < 12_000
         np.testing.assert_array_equal(cenote.load(path, threads=1)(x), wanted)
+        assert {each.name for each in tmp_path.glob("*quantized*")} == {path.name, name}
+
+
+def test_large_files_are_whole_or_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = {"w": noise(64, 64, 1, 1), "v": noise(64, 64, 1, 1)}
+    given = model([node("Conv", "x w", "c"), node("Conv", "c v", "y")], {"x": ["n", 64, 3, 3]}, "y", weights)
+    x = noise(2, 64, 3, 3)
+    monkeypatch.setattr(reading, "LARGEST_FILE", 1000)
+    path, _ = quantized(tmp_path, given, x)
+    wanted = cenote.load(path, threads=1)(x)
+    weights["w"] *= 2
+    other = model([node("Conv", "x w", "c"), node("Conv", "c v", "y")], {"x": ["n", 64, 3, 3]}, "y", weights)
+
+    def broken(*_: object, **unused: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("cenote.quantization.reading.replacing", broken)
+    with pytest.raises(OSError, match="no space"):
+        quantized(tmp_path, other, x)
+    np.testing.assert_array_equal(cenote.load(path, threads=1)(x), wanted)
 
 
 def test_what_is_no_float_model_of_onnx(tmp_path: Path) -> None:
@@ -352,3 +419,20 @@ def test_wrong_destinations(tmp_path: Path) -> None:
     with pytest.raises(cenote.InputError, match="calibration: there is no example"):
         cenote.quantize(source, [], tmp_path / "q.onnx")
     assert not (tmp_path / "q.onnx").exists()
+
+
+@pytest.mark.parametrize("write", [cenote.quantize, cenote.compress])
+def test_a_folder_that_cannot_be_written_is_noticed_first(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object, **unused: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("cenote.quantization.reading.tempfile.TemporaryFile", denied)
+    monkeypatch.setattr("cenote.quantization.reading.parsed", None)  # nothing is read before
+    out = tmp_path / "q.onnx"
+    arguments = {"calibration": X} if write is cenote.quantize else {}
+    with pytest.raises(
+        cenote.ArgumentError, match=r"nothing can be written in the folder .*Permission denied"
+    ):
+        write(classifier(), out=out, **arguments)

@@ -69,13 +69,21 @@ def _value(declared: Any, text: str, preprocess: Preprocess, numbers: bool) -> A
         with contextlib.suppress(ValueError):
             return _written(json.loads(text), declared)
     if path.suffix == ".npy":
-        try:
-            return np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise cenote.InputError(f"{path}: not a .npy file ({error})") from None
+        return read_array(path)
     if path.suffix == ".npz":
         return _archive(path, [declared.name])[declared.name]
     return read_picture(path, declared, preprocess)
+
+
+def read_array(path: Path) -> Any:
+    """Read a .npy. Raises InputError for other content, whose words are not NumPy's: these advise to unpickle it, which
+    runs code; OSError."""
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, SyntaxError):
+        raise cenote.InputError(
+            f"{path}: not a .npy file of an array of numbers, as numpy.save writes it: damaged, or of another kind"
+        ) from None
 
 
 def _written(value: Any, declared: Any) -> Any:
@@ -92,8 +100,10 @@ def _archive(path: Path, names: Sequence[str]) -> Inputs:
     try:
         with np.load(path, allow_pickle=False) as content:
             arrays = {name: content[name] for name in content.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
-        raise cenote.InputError(f"{path}: not a .npz file ({error})") from None
+    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError):
+        raise cenote.InputError(
+            f"{path}: not a .npz file of arrays of numbers, as numpy.savez writes it: damaged, or of another kind"
+        ) from None
     if len(arrays) == len(names) == 1:
         return {names[0]: next(iter(arrays.values()))}
     unknown = [name for name in arrays if name not in names]

@@ -18,28 +18,42 @@ Tell = Callable[[str, int, int], None]
 """Is told what is being done, how much of it is done, and how much there is."""
 
 
-def histograms(model: Model, values: Sequence[str], runs: Sequence[Run], tell: Tell) -> dict[str, Histogram]:
-    """Return a histogram of each of these values (inputs of the model among them) over all runs."""
+class ChannelMean:
+    """Mean of the numbers seen so far for each entry of an axis, in float64."""
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+        self._sums, self._count = np.zeros(()), 0
+
+    def add(self, numbers: Array) -> None:
+        """Count the numbers of an array."""
+        axis = self.axis % numbers.ndim
+        others = tuple(each for each in range(numbers.ndim) if each != axis)
+        self._sums = self._sums + numbers.sum(axis=others, dtype=np.float64)
+        self._count += numbers.size // max(numbers.shape[axis], 1)
+
+    @property
+    def mean(self) -> Array:
+        """The mean; zeros where nothing was seen."""
+        return np.asarray(self._sums / max(self._count, 1))
+
+
+def calibrate(
+    model: Model, values: Sequence[str], axes: Mapping[str, int], runs: Sequence[Run], tell: Tell
+) -> tuple[dict[str, Histogram], dict[str, Array]]:
+    """Return a histogram of each of these values (inputs of the model among them) over all runs, and the means of some
+    of them for each entry of the axis given in `axes`."""
     found = {name: Histogram() for name in values}
+    means = {name: ChannelMean(axis) for name, axis in axes.items()}
     for done, run in enumerate(runs):
         tell("calibrating", done, len(runs))
         for name, array in values_of(model, run, values).items():
             found[name].add(array)
+            # A value that is NaN or infinite stays in float, and needs no mean.
+            if name in means and not found[name].infinite:
+                means[name].add(array)
     tell("calibrating", len(runs), len(runs))
-    return found
-
-
-def channel_means(model: Model, values: Mapping[str, int], runs: Sequence[Run]) -> dict[str, Array]:
-    """Return the mean of each value over all runs, for each entry of the axis given with it, in float64."""
-    sums: dict[str, Array] = {}
-    counts = dict.fromkeys(values, 0)
-    for run in runs:
-        for name, array in values_of(model, run, list(values)).items():
-            axis = values[name] % array.ndim
-            others = tuple(each for each in range(array.ndim) if each != axis)
-            sums[name] = sums.get(name, 0) + array.sum(axis=others, dtype=np.float64)
-            counts[name] += array.size // max(array.shape[axis], 1)
-    return {name: total / max(counts[name], 1) for name, total in sums.items()}
+    return found, {name: each.mean for name, each in means.items()}
 
 
 def values_of(model: Model, run: Run, names: Iterable[str]) -> dict[str, Array]:

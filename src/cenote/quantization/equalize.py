@@ -37,7 +37,7 @@ def equalize(network: Network) -> int:
         for node in (first, second):
             for place in (1, 2):
                 if place < len(node.input) and node.input[place]:
-                    own = f"{node.name}.input{place}.equalized"
+                    own = network.fresh(f"{node.name}.input{place}.equalized")
                     network.set_constant(own, network.constants[node.input[place]])
                     node.input[place] = own
     network.refreshed()
@@ -105,7 +105,7 @@ def correct_biases(
         made, bias = weights_of(network, node, levels[node.input[0]], form)
         lost = network.constants[node.input[1]].astype(np.float64) - made.numbers()
         moved = _moved(node, lost, means[node.input[0]])
-        name = f"{node.name}.bias.corrected"
+        name = network.fresh(f"{node.name}.bias.corrected")
         network.set_constant(name, ((0 if bias is None else bias) + moved).astype(np.float32))
         inputs = [*node.input[:2], name]
         del node.input[:]

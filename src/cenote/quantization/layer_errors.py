@@ -14,7 +14,7 @@ from cenote.quantization.calibration import Tell, values_of
 from cenote.quantization.data import Run
 from cenote.quantization.network import Network
 from cenote.quantization.placement import ByteLayer, BytePlacement
-from cenote.quantization.qdq import WeightFormat, dequantized, weights_of
+from cenote.quantization.qdq import WeightFormat, weights_of
 from cenote.quantization.scales import ByteLevels
 from cenote.quantization.table import LayerErrors
 
@@ -52,14 +52,15 @@ def errors_of(
     network: Network,
     models: tuple[Model, Model],
     placement: BytePlacement,
+    behind: Mapping[str, str],
     levels: Mapping[str, ByteLevels],
     form: WeightFormat,
     runs: Sequence[Run],
     tell: Tell,
 ) -> tuple[LayerErrors, ...]:
-    """Return the errors of each layer. `models`: the float and the quantised one."""
-    names = {layer.result: dequantized(layer.result) for layer in placement.layers if layer.result in levels}
-    names = {layer.result: names.get(layer.result, layer.result) for layer in placement.layers}
+    """Return the errors of each layer. `models`: the float and the quantised one; `behind`: names of values in the
+    latter, behind their 8 bits."""
+    names = {layer.result: behind.get(layer.result, layer.result) for layer in placement.layers}
     own = {name: _Noise() for name in names if name in levels}
     inherited = {name: _Noise() for name in names}
     for done, run in enumerate(runs):

@@ -29,6 +29,7 @@ class Network:
         self.constants: dict[str, Array] = {
             each.name: numpy_helper.to_array(each) for each in model.graph.initializer
         }
+        self._given: set[str] = set()
         self.refreshed()
 
     def refreshed(self) -> None:
@@ -65,13 +66,13 @@ class Network:
         return readers[0] if alone else None
 
     def fresh(self, stem: str) -> str:
-        """Return a name that no value has."""
+        """Return a name that no value has, and that is not returned again."""
+        named = (self.constants, self.makers, self.outputs, self.readers, self.inside)
+        taken = (*named, self.inputs, self._given)
         name = stem
-        while any(
-            name in taken
-            for taken in (self.constants, self.makers, self.inputs, self.outputs, self.readers, self.inside)
-        ):
+        while any(name in names for names in taken):
             name += "_"
+        self._given.add(name)
         return name
 
     def set_constant(self, name: str, array: Array) -> None:

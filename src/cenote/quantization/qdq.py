@@ -28,9 +28,12 @@ class WeightFormat:
     most: int = 127
 
 
-def dequantized(value: str) -> str:
-    """Return the name of a value behind its 8 bits."""
-    return f"{value}.dequantized"
+@dataclass(frozen=True)
+class QdqNetwork:
+    """A network with values in 8 bits; `behind`: the name of each such value behind its DequantizeLinear."""
+
+    network: Network
+    behind: dict[str, str]
 
 
 def weights_of(
@@ -49,42 +52,41 @@ def weights_of(
 
 def write_qdq(
     network: Network, placement: BytePlacement, levels: Mapping[str, ByteLevels], form: WeightFormat
-) -> Network:
+) -> QdqNetwork:
     """Return a new network with the layers of a placement on bytes. `levels`: by value."""
     model = ModelProto()
     model.CopyFrom(network.model)
     made = Network(model)
     weighted = {layer.name for layer in placement.layers if layer.weighted}
+    behind = {name: made.fresh(f"{name}.dequantized") for name in placement.groups}
     nodes: list[NodeProto] = []
     for name in network.inputs:
-        if name in placement.groups:
-            nodes += _pair(made, name, levels[name])
+        if name in behind:
+            nodes += _pair(made, name, behind[name], levels[name])
     for node in made.nodes:
-        inputs = [dequantized(name) if name in placement.groups else name for name in node.input]
+        inputs = [behind.get(name, name) for name in node.input]
         if node.name in weighted:
             nodes += _parameters(made, node, levels[node.input[0]], form, inputs)
         del node.input[:]
         node.input.extend(inputs)
         nodes.append(node)
         for name in node.output:
-            if name in placement.groups:
-                nodes += _pair(made, name, levels[name])
+            if name in behind:
+                nodes += _pair(made, name, behind[name], levels[name])
     made.replace_nodes(nodes)
     made.drop_unread_constants()
     del model.graph.value_info[:]
-    return made
+    return QdqNetwork(made, behind)
 
 
-def _pair(network: Network, name: str, levels: ByteLevels) -> list[NodeProto]:
-    """Return the QuantizeLinear and the DequantizeLinear of a value."""
+def _pair(network: Network, name: str, behind: str, levels: ByteLevels) -> list[NodeProto]:
+    """Return the QuantizeLinear and the DequantizeLinear of a value, which gives `behind`."""
     scale, zero, narrow = (network.fresh(f"{name}.{each}") for each in ("scale", "zero_point", "quantized"))
     network.set_constant(scale, np.asarray(levels.scale))
     network.set_constant(zero, np.asarray(levels.zero))
     return [
         helper.make_node("QuantizeLinear", [name, scale, zero], [narrow], f"{name}.quantize"),
-        helper.make_node(
-            "DequantizeLinear", [narrow, scale, zero], [dequantized(name)], f"{name}.dequantize"
-        ),
+        helper.make_node("DequantizeLinear", [narrow, scale, zero], [behind], f"{name}.dequantize"),
     ]
 
 
@@ -108,4 +110,5 @@ def _constant(network: Network, name: str, numbers: Array, scales: Array, axis: 
     network.set_constant(zero := network.fresh(f"{name}.zero_point"), np.zeros(scales.shape, numbers.dtype))
     axes = {"axis": axis} if scales.ndim else {}
     inputs = [narrow, scale, zero]
-    return helper.make_node("DequantizeLinear", inputs, [dequantized(name)], f"{name}.dequantize", **axes)
+    result = network.fresh(f"{name}.dequantized")
+    return helper.make_node("DequantizeLinear", inputs, [result], f"{name}.dequantize", **axes)

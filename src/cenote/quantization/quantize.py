@@ -31,7 +31,7 @@ def quantize(
     per_channel: bool = True,
     reduce_range: bool = False,
     equalization: bool = False,
-    bias_correction: bool = False,
+    bias_correction: bool = True,
     exclude: str | Sequence[str] = (),
     max_drop: float | None = None,
     metric: Metric | None = None,
@@ -45,7 +45,7 @@ def quantize(
     source           path, bytes, open binary file or `onnx.ModelProto` of ONNX; opsets under 13 are converted
     calibration      some tens to hundreds of real inputs, kept in memory: an array with all examples along its first
                      axis, a dict of such by input, or an iterable of arrays, tuples or dicts, for one example or more
-    out              path to write (activations u8, weights s8, biases int32; from 1.9 GB on, constants in `out`.data)
+    out              path to write (activations u8, weights s8, biases int32; constants from 1.9 GB on beside it)
     method           a value's range: "minmax" all numbers; "percentile" all but the outermost, leaving `percentile` %;
                      "entropy" by the least loss of information; "mse" by the least square of the error
     per_channel      a scale per filter of the weights, or one for all

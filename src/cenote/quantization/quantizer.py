@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto
 from cenote.core.errors import ArgumentError, UnsupportedError, near
 from cenote.models.loading import load
 from cenote.models.model import Model
-from cenote.quantization.calibration import Tell, channel_means, histograms, levels_of
+from cenote.quantization.calibration import Tell, calibrate, levels_of
 from cenote.quantization.choice import fewest
 from cenote.quantization.data import Run, runs_of
 from cenote.quantization.equalize import correct_biases, equalize, input_axes
@@ -51,9 +51,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class ByteModel:
-    """A model in 8 bits. `floats`: the network that it was made of, with corrected biases."""
+    """A model in 8 bits. `floats`: the network that it was made of, with corrected biases; `behind`: names of
+    values behind their 8 bits."""
 
     network: Network
+    behind: dict[str, str]
     floats: Network
     model: Model
     placement: BytePlacement
@@ -86,8 +88,10 @@ class Quantizer:
         )
         self.kept: set[str] = set()
         placement = self._placement(frozenset())
-        self.seen: dict[str, Histogram] = histograms(
-            self.model, sorted(placement.groups), self.runs, settings.tell
+        axes = input_axes(placement) if settings.bias_correction else {}
+        self.seen: dict[str, Histogram]
+        self.seen, self.means = calibrate(
+            self.model, sorted(placement.groups), axes, self.runs, settings.tell
         )
         self._keep_infinite()
         self.floats: Outputs = outputs_of(self.model, self.tested)
@@ -100,18 +104,17 @@ class Quantizer:
         levels = levels_of(placement, self.seen, self.settings.choice, self.settings.tell)
         floats = self.network
         if self.settings.bias_correction and placement.layers:
-            means = channel_means(self.model, input_axes(placement), self.runs)
             copy = ModelProto()
             copy.CopyFrom(self.network.model)
             floats = Network(copy)
             layers = {layer.name for layer in placement.layers if layer.weighted}
             correct_biases(
-                floats, [n for n in floats.nodes if n.name in layers], levels, means, self.settings.form
+                floats, [n for n in floats.nodes if n.name in layers], levels, self.means, self.settings.form
             )
         made = write_qdq(floats, placement, levels, self.settings.form)
-        model = load(made.model, threads=self.settings.threads)
+        model = load(made.network.model, threads=self.settings.threads)
         value = self.yardstick.of(outputs_of(model, self.tested))
-        return ByteModel(made, floats, model, placement, levels, value)
+        return ByteModel(made.network, made.behind, floats, model, placement, levels, value)
 
     def written(self, path: Path, max_drop: float | None, measure: bool) -> QuantizationReport:
         """Write the model to a path, and report on it."""
@@ -158,7 +161,14 @@ class Quantizer:
         """Return the table of errors."""
         models, runs = (self.model, made.model), self.tested[:_COMPARED]
         return errors_of(
-            made.floats, models, made.placement, made.levels, self.settings.form, runs, self.settings.tell
+            made.floats,
+            models,
+            made.placement,
+            made.behind,
+            made.levels,
+            self.settings.form,
+            runs,
+            self.settings.tell,
         )
 
     def milliseconds(self, made: ByteModel) -> tuple[float, float]:
@@ -184,7 +194,7 @@ class Quantizer:
             alone = self._placement(frozenset(names) - {name})
             levels = levels_of(alone, self.seen, self.settings.choice, quiet)
             made = write_qdq(self.network, alone, levels, self.settings.form)
-            with load(made.model, threads=self.settings.threads) as model:
+            with load(made.network.model, threads=self.settings.threads) as model:
                 errors[name] = error(self.floats[: len(runs)], outputs_of(model, runs))
         self.settings.tell("ranking layers", len(names), len(names))
         return sorted(names, key=lambda name: -errors[name])

@@ -4,12 +4,14 @@ large."""
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto
+from onnx.external_data_helper import convert_model_to_external_data, write_external_data_tensors
 
 from cenote.core.errors import ArgumentError, MissingFileError, ModelError, UnsupportedError, shown
 from cenote.core.files import replacing
@@ -48,6 +50,7 @@ def read(source: Source) -> tuple[Network, list[str]]:
     """
     model = parsed(source, "quantize")
     _refuse_quantised(model)
+    ir_version = model.ir_version
     notes: list[str] = []
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
@@ -57,7 +60,14 @@ def read(source: Source) -> tuple[Network, list[str]]:
         notes.append(f"converted from opset {opset} to {LEAST_OPSET}")
     model.ir_version = max(model.ir_version, _LEAST_IR)
     names = {each.name for each in model.graph.initializer}
-    # Before IR version 4 every initializer had to be listed as an input too.
+    # Before IR version 4 every initializer had to be listed as an input too; since then such an input is a default.
+    replaceable = sorted(names & {each.name for each in model.graph.input})
+    if replaceable and ir_version >= 4:
+        first = ", ".join(f"'{name}'" for name in replaceable[:3])
+        more = f" and {len(replaceable) - 3} more" if len(replaceable) > 3 else ""
+        notes.append(
+            f"inputs with default values are constants now, which callers cannot give: {first}{more}"
+        )
     inputs = [each for each in model.graph.input if each.name not in names]
     del model.graph.input[:]
     model.graph.input.extend(inputs)
@@ -81,11 +91,35 @@ def write(network: Network, path: Path) -> None:
         with replacing(path, 0o644) as file:
             file.write(model.SerializeToString())
         return
-    data = path.with_name(f"{path.name}.data")
-    data.unlink(missing_ok=True)  # onnx appends
+    _write_in_two(model, path)
+
+
+def _write_in_two(model: ModelProto, path: Path) -> None:
+    """Write a model and its constants in two files. The constants have a name that the model at this path, if there is
+    one, does not have for its own, so that it stays whole until the new one takes its place."""
+    names = [f"{path.name}.data", f"{path.name}.data2"]
+    if _reads(path, names[0]):
+        names.reverse()
+    data, other = map(path.with_name, names)
     copy = ModelProto()
     copy.CopyFrom(model)
-    onnx.save_model(copy, path, save_as_external_data=True, location=data.name, size_threshold=1024)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=path.parent) as folder:
+        convert_model_to_external_data(copy, location=data.name, size_threshold=1024)
+        write_external_data_tensors(copy, folder)
+        os.replace(Path(folder) / data.name, data)
+    with replacing(path, 0o644) as file:
+        file.write(copy.SerializeToString())
+    other.unlink(missing_ok=True)
+
+
+def _reads(path: Path, data: str) -> bool:
+    """Whether there is a model at this path that has constants in a file of this name beside it."""
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except (OSError, DecodeError):
+        return False
+    entries = (each for tensor in model.graph.initializer for each in tensor.external_data)
+    return any(each.key == "location" and each.value == data for each in entries)
 
 
 def parsed(source: Source, doing: str) -> ModelProto:
@@ -131,6 +165,13 @@ def destination(source: Source, out: str | os.PathLike[str]) -> Path:
     origin = Path(source) if isinstance(source, str | os.PathLike) else None
     if origin is not None and origin.exists() and path.exists() and path.samefile(origin):
         raise ArgumentError(f"out: {path} is the float model itself")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise ArgumentError(
+            f"out: nothing can be written in the folder {path.parent} ({error.strerror}): name a path in another"
+        ) from None
     return path
 
 

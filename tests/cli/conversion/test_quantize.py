@@ -33,7 +33,7 @@ def test_arrays_options_and_text(network: Path, tmp_path: Path, cenote_command: 
         "99.9",
         "--per-tensor",
         "--equalize",
-        "--correct-bias",
+        "--keep-bias",
     ]
     ended = cenote_command(
         "quantize",
@@ -132,3 +132,26 @@ def test_refusals(network: Path, tmp_path: Path, cenote_command: Command) -> Non
     assert "there is no example" in ended.err
     assert cenote_command("quantize", network, tmp_path / "none.npy", *out).code == 1
     assert cenote_command("quantize", network, *out).code == 2
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "labels.npy"])
+@pytest.mark.parametrize("content", ["junk", "objects", "empty"])
+def test_arrays_that_are_none(
+    content: str, name: str, network: Path, tmp_path: Path, cenote_command: Command
+) -> None:
+    """NumPy advises to unpickle such files, which would run what is in them."""
+    path = tmp_path / name
+    objects = np.array([{}, "text"], object)
+    if content == "objects" and path.suffix == ".npz":
+        np.savez(path, x=objects)
+    elif content == "objects":
+        np.save(path, objects, allow_pickle=True)
+    else:
+        path.write_bytes(b"" if content == "empty" else b"no array at all")
+    np.save(tmp_path / "good.npy", X)
+    data, options = (path, []) if name.startswith("x") else (tmp_path / "good.npy", ["--labels", str(path)])
+    ended = cenote_command("quantize", network, data, "-o", tmp_path / "q.onnx", *options)
+    assert ended.code != 0
+    said = " ".join(ended.err.replace("│", " ").split())
+    assert "of arrays of numbers" in said or "of an array of numbers" in said
+    assert "pickle" not in said

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import cenote
 from cenote.cli.console import progressing, say, say_json, waiting
-from cenote.cli.inputs import Inputs, read_runs
+from cenote.cli.inputs import Inputs, read_array, read_runs
 from cenote.cli.options import Json
 from cenote.cli.preprocess import Pictures, Preprocess
 
@@ -41,8 +41,11 @@ class Ways:
         bool, typer.Option("--equalize", help="Even the ranges of convolutions' channels first.")
     ] = False
     correct_bias: Annotated[
-        bool, typer.Option("--correct-bias", help="Add the mean that rounded weights lose to biases.")
-    ] = False
+        bool,
+        typer.Option(
+            "--correct-bias/--keep-bias", help="Add the mean that rounded weights lose to biases, or do not."
+        ),
+    ] = True
     exclude: Annotated[
         list[str] | None,
         typer.Option(
@@ -145,12 +148,10 @@ def _files(folder: Path) -> list[Path]:
 def _accuracy(path: Path) -> Callable[[Mapping[str, Any]], float]:
     """Return the metric of accuracy against classes in a file."""
     try:
-        truth = (
-            np.load(path, allow_pickle=False)
-            if path.suffix == ".npy"
-            else np.loadtxt(path, np.int64, ndmin=1)
-        )
-    except (OSError, ValueError, EOFError) as error:
+        truth = read_array(path) if path.suffix == ".npy" else np.loadtxt(path, np.int64, ndmin=1)
+    except cenote.InputError as error:
+        raise typer.BadParameter(str(error), param_hint="--labels") from None
+    except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path}: {error}", param_hint="--labels") from None
 
     def accuracy(outputs: Mapping[str, Any]) -> float:

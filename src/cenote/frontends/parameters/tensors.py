@@ -106,5 +106,6 @@ def read_npy(file: BinaryIO) -> Array:
     """Return the bytes of a .npy. Raises ModelError for a file of another kind, or one that holds Python objects."""
     try:
         return as_bytes(np.lib.format.read_array(file, allow_pickle=False, max_header_size=10_000))
-    except (ValueError, EOFError, SyntaxError, MemoryError, OverflowError) as error:
-        raise ModelError(f"this is no .npy file ({error})") from None
+    except (ValueError, EOFError, SyntaxError, MemoryError, OverflowError):
+        # NumPy's words advise to unpickle the file, which runs code.
+        raise ModelError("this is no .npy file of an array of numbers: damaged, or of another kind") from None
