@@ -191,7 +191,9 @@ def near_numbers(y: Array, wanted: Array, share: float | None) -> Array:
     fine = (1 << (8 * y.dtype.itemsize)) >> 8  # steps of 16 bits in one of 8
     if share is None:
         return np.asarray((apart <= 16 * fine) if not y.size or apart.mean() <= 2 * fine else apart == 0)
-    if (apart > 0).sum() > max(2 if share else 0, share * y.size * (1 if fine == 1 else 10)):
+    # Three standard deviations more: of eight means of two numbers, six may be ties.
+    most = share * y.size * (1 if fine == 1 else 10) + 3 * np.sqrt(share * (1 - share) * y.size)
+    if (apart > 0).sum() > max(2 if share else 0, most):
         return np.asarray(apart == 0)
     # Of 16 bits: sums of floats differ in their last bits, by 8 steps where terms of 3,000 cancel to 0.75.
     return np.asarray(apart <= (1 if fine == 1 else 32))
