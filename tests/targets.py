@@ -32,8 +32,12 @@ SMALL = replace(anywhere("generic"), l1_bytes=32 << 10, l2_bytes=256 << 10, l3_b
 
 
 def _targets() -> tuple[Target, ...]:
-    found = [target for target in map(runnable, ("avx512", "avx2", "generic")) if target]
-    return tuple(found[found.index(jit.host_target()) :])
+    found, host = (
+        [target for target in map(runnable, ("avx512", "avx2", "generic")) if target],
+        jit.host_target(),
+    )
+    names = [target.name for target in found]
+    return host, *found[names.index(host.name) + 1 :]
 
 
 # Widest first: the host's best, or what CENOTE_TARGET names, then those below it.
