@@ -24,6 +24,12 @@ BFLOAT_FASTER = 1.9
 # Seconds of a product of two tiles of float16 with their loads: 5.9 ns (16 cycles) from the first cache on a server's
 # core with AMX-FP16, of which convolutions of a region and its weights in the second cache reached five sixths.
 TILE_DOT = 7e-9
+# The same on processors that have tile registers for it, Intel's, whose instruction takes twice as long as a float32
+# one: 105 and 215 billion operations a second.
+BFLOAT_BESIDE_TILES = 0.5
+# Operations a second of bfloat16 on tile registers (multiply-adds count 2). A peak of 2.8e12 on normal data; 3x3
+# convolutions reached 1.85e12 to 2.46e12 with their epilogues (an Intel server, one core).
+TILES = 2e12
 # Seconds of work below which more threads cost more than they bring, of a call on arrays and of a model's program.
 # One thread and two take for calls with estimates of 40 to 60 us (least times, two busy cores of an AMD EPYC): Relu
 # 12.3 and 20.3 us, Add 13.5 and 18.6, Softmax 12.5 and 14.6, Transpose 9.4 and 14.9; only Sigmoid gains (17.8, 16.3).
@@ -34,6 +40,11 @@ def peak_seconds(operations: float, target: Target, efficiency: float) -> float:
     """Seconds for a number of operations (multiply-adds count 2) on one core at a fraction of its peak."""
     per_cycle = 4 * target.lanes() if target.has_fma else 2 * target.lanes()
     return operations / (per_cycle * GIGAHERTZ * 1e9 * efficiency)
+
+
+def bfloat_faster(target: Target) -> float:
+    """Return how many times as fast as float32's the products of bfloat16 in vectors are."""
+    return BFLOAT_BESIDE_TILES if target.tiles.bf16 else BFLOAT_FASTER
 
 
 def stream_seconds(nbytes: float) -> float:

@@ -1,9 +1,10 @@
-"""Convolutions of bfloat16 beside PyTorch in float64, whose operands are rounded first: what is left is the error of
-sums in float32. Emulated products have the bits of the extension's."""
+"""Convolutions of bfloat16, in vectors and on tile registers, beside PyTorch in float64, whose operands are rounded
+first: what is left is the error of sums in float32. Emulated products have the bits of the extension's."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cenote.codegen.bfloat import rounded
-from cenote.core.target import EMULATED, Target
+from cenote.core.target import EMULATED, Target, TileWays
 from cenote.core.types import BFLOAT16, FLOAT32, Array
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering
@@ -22,7 +23,10 @@ from cenote.ops.values import seeded
 from tests.harness import lowerings_of, run_lowering
 from tests.targets import TARGETS, over_targets, target_name
 
-EMULATING = tuple(replace(target, bfloat=EMULATED) for target in TARGETS)
+TILES = TileWays(bf16=EMULATED)
+EMULATING = tuple(replace(target, bfloat=EMULATED, tiles=TILES) for target in TARGETS)
+VECTORS, ON_TILES = "direct_bfloat16", "tiles_bfloat16"
+ALGORITHMS = (VECTORS, ON_TILES)
 # x, filters, window, strides, pads, dilations, groups
 CASES: list[tuple[Any, ...]] = [
     ((1, 64, 14, 14), 96, (1, 1), 1, 0, 1, 1),
@@ -36,6 +40,8 @@ CASES: list[tuple[Any, ...]] = [
     ((1, 513, 5, 5), 16, (1, 1), 1, 0, 1, 1),
     ((1, 600, 4, 4), 130, (3, 3), 1, 1, 1, 1),
     ((1, 1, 1, 1), 1, (1, 1), 1, 0, 1, 1),
+    ((1, 40, 2, 3), 4, (1, 1), 1, 1, 1, 1),  # windows that see nothing but padding
+    ((1, 3, 2, 3), 4, (2, 1), 1, 2, 1, 1),
 ]
 
 
@@ -65,22 +71,29 @@ def wanted(op: BfloatConv, x: Array, w: Array, bias: Array) -> tuple[Array, Arra
     return found[0], found[1]
 
 
-def products(op: BfloatConv, x: Array, w: Array, bias: Array, target: Target) -> tuple[Lowering, Array]:
-    """The lowering with products of bfloat16, and x in the type in which it takes it."""
+def products(
+    op: BfloatConv, x: Array, w: Array, bias: Array, target: Target, algorithm: str = VECTORS
+) -> tuple[Lowering, Array]:
+    """The lowering with products of bfloat16 by an algorithm, and x in the type in which it takes it."""
     for kind in (x, rounded(x)):
-        found = lowerings_of(op, (kind, w, bias), target, constants=True)
-        if found:
-            return found[0], kind
+        for lowering in lowerings_of(op, (kind, w, bias), target, constants=True):
+            if lowering.name.startswith(algorithm):
+                return lowering, kind
     raise AssertionError(f"no lowering for {op}")
 
 
-@pytest.mark.parametrize(("case", "target"), over_targets([(case,) for case in CASES], 3), ids=target_name)
-def test_only_the_sums_are_inexact(case: tuple[Any, ...], target: Target) -> None:
+@pytest.mark.parametrize(
+    ("case", "algorithm", "target"), over_targets([*product(CASES, ALGORITHMS)], 5), ids=target_name
+)
+def test_only_the_sums_are_inexact(case: tuple[Any, ...], algorithm: str, target: Target) -> None:
     op, x, w, bias = operands(case)
     want, sizes = wanted(op, x, w, bias)
-    if not target.bfloat:
-        target = replace(target, bfloat=EMULATED)
-    lowering, given_x = products(op, x, w, bias, target)
+    target = replace(
+        target,
+        bfloat=target.bfloat or EMULATED,
+        tiles=target.tiles if target.tiles.bf16 else TILES,
+    )
+    lowering, given_x = products(op, x, w, bias, target, algorithm)
     (y,) = run_lowering(op, lowering, (given_x, w, bias), target, junk=0x5A)
     terms = w[0].size
     assert (np.abs(y - want) <= 2.0**-24 * (2 + 2 * np.sqrt(terms)) * sizes).all()
@@ -88,29 +101,31 @@ def test_only_the_sums_are_inexact(case: tuple[Any, ...], target: Target) -> Non
     np.testing.assert_array_equal(pieces, y)
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("case", CASES[1:5])
-def test_emulation_has_the_same_bits(case: tuple[Any, ...]) -> None:
-    if not TARGETS[0].bfloat:
-        pytest.skip("this CPU has no products of bfloat16")
+def test_emulation_has_the_same_bits(case: tuple[Any, ...], algorithm: str) -> None:
+    if not (TARGETS[0].bfloat if algorithm == VECTORS else TARGETS[0].tiles.bf16):
+        pytest.skip("this CPU has no such products of bfloat16")
     op, x, w, bias = operands(case, 7)
     for y in (FLOAT32, BFLOAT16):
         kind = replace(op, y=y)
         results = []
         for target in (TARGETS[0], EMULATING[0]):
-            lowering, given_x = products(kind, x, w, bias, target)
+            lowering, given_x = products(kind, x, w, bias, target, algorithm)
             results += run_lowering(kind, lowering, (given_x, w, bias), target)
         np.testing.assert_array_equal(results[0], results[1])
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("target", EMULATING, ids=target_name)
-def test_special_numbers_reach_their_windows_only(target: Target) -> None:
+def test_special_numbers_reach_their_windows_only(target: Target, algorithm: str) -> None:
     """NaN and infinities; numbers below the smallest normal one count as zeros; lanes without a channel, which the
     harness fills with NaN, reach nothing."""
     op, x, w, bias = operands(CASES[1])
     x[0, 5, 2, 3], x[1, 32, 0, 0], x[1, 7, 6, 8] = np.nan, np.inf, -np.inf
     w[3, :, :, :], bias[3] = 0, -0.0
     w[4, 0, 1, 1], x[0, 0] = 1.0, 1e-39
-    lowering, given_x = products(op, x, w, bias, target)
+    lowering, given_x = products(op, x, w, bias, target, algorithm)
     (y,) = run_lowering(op, lowering, (given_x, w, bias), target)
     with np.errstate(invalid="ignore"):
         want, _ = wanted(op, x, w, bias)
@@ -121,15 +136,16 @@ def test_special_numbers_reach_their_windows_only(target: Target) -> None:
     np.testing.assert_allclose(y[finite], want[finite], rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("target", EMULATING, ids=target_name)
-def test_results_are_rounded_once_behind_the_activation(target: Target) -> None:
+def test_results_are_rounded_once_behind_the_activation(target: Target, algorithm: str) -> None:
     """Also where an activation is so long that float32's kernels store the sums first."""
     op, x, w, bias = operands(CASES[0])
     for activation in (Activation("relu"), Activation("silu")):
         singles = replace(op, activation=activation)
         results = []
         for kind in (singles, replace(singles, y=BFLOAT16)):
-            lowering, given_x = products(kind, x, w, bias, target)
+            lowering, given_x = products(kind, x, w, bias, target, algorithm)
             results += run_lowering(kind, lowering, (given_x, w, bias), target)
         np.testing.assert_array_equal(rounded(results[0]), results[1])
 
@@ -147,7 +163,8 @@ def test_any_convolution(data: st.DataObject) -> None:
         ((n, c, h, w), data.draw(st.integers(1, 40)), window, stride, pad, dilation, 1)
     )
     want, sizes = wanted(op, x, weights, bias)
-    target = EMULATING[-1]
-    lowering, given_x = products(op, x, weights, bias, target)
+    # Small caches: bands of few columns.
+    target = replace(EMULATING[-1], l2_bytes=data.draw(st.sampled_from((1 << 14, 1 << 20))))
+    lowering, given_x = products(op, x, weights, bias, target, data.draw(st.sampled_from(ALGORITHMS)))
     (y,) = run_lowering(op, lowering, (given_x, weights, bias), target)
     assert (np.abs(y - want) <= 2.0**-24 * (2 + 2 * np.sqrt(weights[0].size)) * sizes).all()

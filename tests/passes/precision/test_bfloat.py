@@ -20,7 +20,9 @@ from tests.targets import TARGETS
 
 N = helper.make_node
 RANDOM = np.random.default_rng(16)
-EMULATING = f"{TARGETS[-1].name}+bf16"  # the narrowest target here: emulated on every machine
+NARROWEST = TARGETS[-1].name
+EMULATING = f"{NARROWEST}+bf16"  # emulated on every machine
+ON_TILES = f"{NARROWEST}+tiles"
 
 
 def noise(*shape: int) -> Array:
@@ -66,9 +68,9 @@ def made(
     return model(nodes, inputs, {name: w for name, w in WEIGHTS.items() if name in read}, outputs)
 
 
-@pytest.fixture
-def emulating(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CENOTE_TARGET", EMULATING)
+@pytest.fixture(params=[EMULATING, ON_TILES])
+def emulating(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.setenv("CENOTE_TARGET", request.param)
 
 
 def error(y: object, want: Array) -> float:

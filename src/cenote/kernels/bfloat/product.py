@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from cenote.codegen.bfloat import PAIR, Bfloat
 from cenote.codegen.builder import Kernel, Parameter
@@ -14,6 +17,7 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOAT32, Array, Layout, TensorType
 from cenote.kernels.base import Call, KernelSpec, View, float_pointers, numbers_named, pointers_to
 from cenote.kernels.bfloat.conv_calls import bfloat_calls
+from cenote.kernels.bfloat.tile_calls import tile_calls
 from cenote.kernels.conv.direct_calls import DirectProblem
 from cenote.kernels.elementwise.activations import Activation
 
@@ -60,31 +64,44 @@ class BfloatProduct:
 
     def calls(self, a: View, y: View, residual: View | None, memory: View, target: Target) -> Iterator[Call]:
         """Yield the calls that round A into `memory`, of `narrow_elements`, and multiply."""
-        n, k = self.weights.shape
+        k = self.weights.shape[1]
         pitch = _pitch(k)
         moved = maximum(1, 6 * k)
         words = {"x": a, "y": memory, "columns": k, "x_row": self.a_row, "y_row": pitch}
         yield Call.named(NarrowRowsSpec(self.way), words, self.rows, maximum(1, (128 << 10) // moved))
+        maps = self._maps(a=(memory, BFLOAT16, pitch), y=y, residual=residual, lanes=target.lanes())
+        yield from bfloat_calls(self._problem, self.way, *maps, target, columns=len(self.weights))
 
-        def as_map(kind: TensorType, row: int, view: View) -> View:
-            lanes = target.lanes()
+    def tile_calls(
+        self, a: View, y: View, residual: View | None, tiles: str, target: Target
+    ) -> Iterator[Call]:
+        """Yield the call that multiplies on tile registers; `tiles`: the way of `codegen.tiles`."""
+        maps = self._maps(a=(a, FLOAT32, self.a_row), y=y, residual=residual, lanes=target.lanes())
+        yield from tile_calls(self._problem, (self.way, tiles), *maps, target, columns=len(self.weights))
+
+    @property
+    def shape(self) -> ConvShape:
+        """The convolution that this is, of one row of pixels."""
+        ones, size, (n, k) = (1, 1, 1), (1, 1, self.rows), self.weights.shape
+        return ConvShape(1, k, n, 1, size, size, ones, ones, ((0, 0),) * 3, ones)
+
+    @property
+    def _problem(self) -> DirectProblem:
+        n, k = self.weights.shape
+        return DirectProblem(self.shape, self.weights.reshape(n, k, 1, 1, 1), self.bias, self.activation)
+
+    def _maps(
+        self, a: tuple[View, np.dtype[Any], int], y: View, residual: View | None, lanes: int
+    ) -> tuple[View, View, View | None]:
+        """Return A (and its type and row), y and the residual as maps: a row is a pixel, and blocks lie in it."""
+
+        def as_map(view: View, dtype: np.dtype[Any], row: int, channels: int) -> View:
+            kind = TensorType(dtype, (1, channels, 1, self.rows))
             return View(kind, Layout(lanes), (0, lanes, 0, row), view.slot)
 
-        inside, outside = (
-            TensorType(dtype, (1, c, 1, self.rows)) for dtype, c in ((BFLOAT16, k), (FLOAT32, n))
-        )
-        ones, size = (1, 1, 1), (1, 1, self.rows)
-        shape = ConvShape(1, k, n, 1, size, size, ones, ones, ((0, 0),) * 3, ones)
-        problem = DirectProblem(shape, self.weights.reshape(n, k, 1, 1, 1), self.bias, self.activation)
-        yield from bfloat_calls(
-            problem,
-            self.way,
-            as_map(inside, pitch, memory),
-            as_map(outside, self.y_row, y),
-            None if residual is None else as_map(outside, self.residual_row, residual),
-            target,
-            columns=n,
-        )
+        n, k = self.weights.shape
+        added = None if residual is None else as_map(residual, FLOAT32, self.residual_row, n)
+        return as_map(*a, k), as_map(y, FLOAT32, self.y_row, n), added
 
 
 def narrow_elements(rows: int, columns: int) -> int:

@@ -24,7 +24,9 @@ from cenote.kernels.bfloat.conv import CLASSES
 from cenote.kernels.bfloat.conv_calls import bfloat_calls
 from cenote.kernels.bfloat.few_channels import narrow_few_call
 from cenote.kernels.bfloat.memory import kept_in_bfloat
-from cenote.kernels.cost_model import BFLOAT_FASTER, moved_seconds, peak_seconds
+from cenote.kernels.bfloat.tile_calls import TileCut, rows_as_channels, suits_tiles, tile_calls
+from cenote.kernels.conv.direct_calls import DirectProblem
+from cenote.kernels.cost_model import bfloat_faster, moved_seconds, peak_seconds
 from cenote.ops.base import Arrays, Decoder, Lowering, Sample, Types
 from cenote.ops.conv.conv import Conv, correlate, largest_of_2x2
 from cenote.ops.conv.depthwise import depthwise, grouped
@@ -100,7 +102,7 @@ class BfloatConv(Conv):
         way = target.bfloat or EMULATED
         in_place = residual is not None and residual.dtype == self.y
         own = 0.0 if w.dtype == BFLOAT16 else ROUNDED_OPERANDS
-        offers = [(each, own) for each in _products(known, way)]
+        offers = [(each, own) for each in (*_products(known, way), *_on_tiles(known, way, self.y))]
         if w.dtype == FLOAT32:
             offers += [(each, 0.0) for each in _on_bfloat_memory(known, way)]
         for each, error in offers:
@@ -141,16 +143,15 @@ def _products(problem: ConvProblem, way: str) -> Iterator[Lowering]:
     if problem.joins or problem.fused.pool:
         return
     direct, channels = problem.direct, present(problem.weights).shape[1]
-    unit = 1 << max(1, (channels - 1).bit_length())
+    unit = _unit(direct)
     few = shape.groups == 1 and unit < lanes and x.dtype == FLOAT32
     if not few and x.dtype != BFLOAT16:
         return
     unit = unit if few else lanes
-    # All of the padding where x is copied: how much of it windows reach depends on sizes that may be open.
-    layout = Layout(unit, tuple((max(0, a), max(0, b)) for a, b in shape.pads) if few else shape.halo)
+    layout = _padded(problem, unit) if few else Layout(unit, shape.halo)
     executed = direct.shape.operations * _filled(direct.shape.group_filters, lanes)
     executed *= _filled(direct.shape.group_channels, unit)
-    seconds = peak_seconds(executed, target, efficiency(shape, lanes) * BFLOAT_FASTER)
+    seconds = peak_seconds(executed, target, efficiency(shape, lanes) * bfloat_faster(target))
     if not few:
         yield problem.lowering(
             "direct_bfloat16",
@@ -173,6 +174,56 @@ def _products(problem: ConvProblem, way: str) -> Iterator[Lowering]:
         calls,
         temporaries=(copy,),
     )
+
+
+def _on_tiles(problem: ConvProblem, way: str, y: np.dtype[Any]) -> Iterator[Lowering]:
+    """Yield the lowering on tile registers: of x in blocks of bfloat16, or of float32, which it rounds, and of few
+    channels in plain float32."""
+    target, direct = problem.target, problem.direct
+    ways = way, target.tiles.bf16
+    if not ways[1] or problem.joins or problem.fused.pool or not suits_tiles(problem.shape):
+        return
+    shape, x = direct.shape, present(problem.inputs[0])
+    y_bytes = y.itemsize * shape.n * shape.filters * shape.pixels
+    unit = _unit(direct)
+    if shape.groups > 1 or unit > problem.lanes or shape.dilations[2] > 1 or x.dtype != FLOAT32:
+        yield problem.lowering(
+            "tiles_bfloat16",
+            Layout(problem.lanes, problem.shape.halo),
+            TileCut(shape, target.l2_bytes).seconds(x.nbytes, y_bytes),
+            lambda x, y, residual: tile_calls(direct, ways, x, y, residual, target),
+        )
+        return
+    layout, channels = _padded(problem, unit), shape.channels
+    rows = rows_as_channels(direct, unit)
+    # Behind the last pixel lies a vector that a row of the window may reach.
+    copy = TensorType(BFLOAT16, (buffer_elements(x.shape, layout) + problem.lanes,))
+
+    def calls(x: View, y: View, residual: View | None, memory: View) -> Iterator[Call]:
+        blocks = _blocked(x, memory, layout)
+        yield narrow_few_call(x, blocks, channels, way)
+        (n, _, *space), lanes = blocks.strides, y.layout.lanes
+        taken = replace(blocks, layout=Layout(lanes), strides=(n, lanes, *space))
+        yield from tile_calls(rows, ways, taken, y, residual, target)
+
+    yield problem.lowering(
+        "tiles_bfloat16_few",
+        PLAIN,
+        TileCut(rows.shape, target.l2_bytes).seconds(copy.nbytes, y_bytes) + moved_seconds(x.nbytes),
+        calls,
+        temporaries=(copy,),
+    )
+
+
+def _unit(direct: DirectProblem) -> int:
+    """Channels of the narrowest blocks for few channels: a power of two, at least 2."""
+    channels: int = direct.weights.shape[1]
+    return 1 << max(1, (channels - 1).bit_length())
+
+
+def _padded(problem: ConvProblem, unit: int) -> Layout:
+    """Blocks with all of the padding: how much of it windows reach depends on sizes that may be open."""
+    return Layout(unit, tuple((max(0, a), max(0, b)) for a, b in problem.shape.pads))
 
 
 def _blocked(x: View, memory: View, layout: Layout) -> View:

@@ -16,8 +16,9 @@ from cenote.core.target import EMULATED, Target
 from cenote.core.types import BFLOAT16, FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, constant_of, dense_strides, present
 from cenote.kernels.bfloat.product import BfloatProduct, narrow_elements
+from cenote.kernels.bfloat.tile_calls import TileCut
 from cenote.kernels.conv.gemv import gemv_call
-from cenote.kernels.cost_model import BFLOAT_FASTER, LAUNCH, moved_seconds, peak_seconds, stream_seconds
+from cenote.kernels.cost_model import LAUNCH, bfloat_faster, moved_seconds, peak_seconds, stream_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import summation_tolerance
 from cenote.kernels.parts.rows import PartsProduct
@@ -119,7 +120,7 @@ def product_lowerings(
     product = terms.product()
     if _is_streamed(terms, product, inputs):
         yield _streamed(terms, product, inputs, target)
-    if terms.bfloat and target.bfloat:
+    if terms.bfloat and (target.bfloat or target.tiles.bf16):
         yield from _in_bfloat(terms, product, inputs, target)
     if terms.on_tiles:
         yield from _by_parts(terms, product, inputs, target)
@@ -178,27 +179,45 @@ def _layouts(inputs: Sequence[TensorType | None], repacked: Sequence[int]) -> tu
 def _in_bfloat(
     terms: Terms, product: Product, inputs: Sequence[TensorType | None], target: Target
 ) -> Iterator[Lowering]:
-    """Yield the lowering of float32 rows by a constant matrix, with a constant bias and a residual of y's shape."""
+    """Yield the lowerings of float32 rows by a constant matrix, with a constant bias and a residual of y's shape: in
+    vectors, and on tile registers."""
     if not _is_linear(terms, product, inputs):
         return
     bias = _bias(terms, inputs)
     memory = TensorType(BFLOAT16, (narrow_elements(product.m, product.k),))
 
+    def problem(value: Array) -> BfloatProduct:
+        weights = _in_order(value, terms.b).reshape(product.k, product.n).T
+        rows = product.a.row, product.y.row, product.y.row
+        return BfloatProduct(product.m, weights, bias, terms.activation, target.bfloat or EMULATED, *rows)
+
     def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
-        weights = _in_order(constant_of(views[1]), terms.b).reshape(product.k, product.n)
-        given = terms.activation, target.bfloat, product.a.row, product.y.row
-        problem = BfloatProduct(product.m, weights.T, bias, *given, product.y.row)
-        residual = views[terms.residual] if isinstance(terms.residual, int) else None
-        return [*problem.calls(present(views[0]), made[0], residual, made[1], target)]
+        a, residual = present(views[0]), views[terms.residual] if isinstance(terms.residual, int) else None
+        found = problem(constant_of(views[1]))
+        if len(made) > 1:
+            return [*found.calls(a, made[0], residual, made[1], target)]
+        return [*found.tile_calls(a, made[0], residual, target.tiles.bf16, target)]
 
     constants = [1, *(x for x in range(2, len(inputs)) if x != terms.residual)]
-    compute = peak_seconds(2 * product.m * product.n * product.k, target, 0.85 * BFLOAT_FASTER)
+    compute = peak_seconds(2 * product.m * product.n * product.k, target, 0.85 * bfloat_faster(target))
     seconds = maximum(compute, stream_seconds(2 * product.k * product.n)) + moved_seconds(3 * memory.nbytes)
     in_place = (terms.residual,) if isinstance(terms.residual, int) else ()
-    layouts = _layouts(inputs, constants)
-    yield Lowering(
-        "panels_bfloat16", layouts, (PLAIN,), bind, seconds + LAUNCH, ROUNDED_OPERANDS, (memory,), in_place
+    vectors = Lowering(
+        "panels_bfloat16",
+        _layouts(inputs, constants),
+        (PLAIN,),
+        bind,
+        seconds + LAUNCH,
+        ROUNDED_OPERANDS,
+        (memory,),
+        in_place,
     )
+    yield vectors
+    if target.tiles.bf16:
+        shape = problem(present(present(inputs[1]).value)).shape
+        y_bytes = 4 * product.m * product.n
+        estimate = TileCut(shape, target.l2_bytes).seconds(present(inputs[0]).nbytes, y_bytes)
+        yield replace(vectors, name="tiles_bfloat16", seconds=estimate, temporaries=())
 
 
 def _bias(terms: Terms, inputs: Sequence[TensorType | None]) -> Array | None:

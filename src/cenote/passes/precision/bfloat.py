@@ -40,7 +40,7 @@ _CHOOSING = (Concat, MaxPool)  # operators whose results are among the elements 
 
 def compute_in_bfloat(graph: Graph, target: Target) -> Graph:
     """Use bfloat16 where the target has products of it."""
-    if not target.bfloat:
+    if not (target.bfloat or target.tiles.bf16):
         return graph
     return _Pass(graph, target).result()
 

@@ -1,0 +1,232 @@
+"""Convolutions of bfloat16 on tile registers: rows of 32 channels are made in scratch, and multiplied from there.
+
+    item = image, convolution group, band of output pixels, part of the filters     emitted
+      for 32 channels, plane, row, column of the band: copy or round to scratch
+      places of the band's pixels in y and the residual; none for positions between rows
+      for 32 filters of the part:
+        for 32 positions of the band:
+          for entry (32 channels, tap): 2 x 2 tiles of sums += positions x filters
+          y[pixel] = activation(sums + bias + residual)
+
+A plane holds the rows and columns of x that are a stride apart, so that neighbouring outputs read neighbouring
+positions at any stride: tile registers are loaded from wherever a tap begins. Positions follow one another beyond the
+ends of rows; sums of positions between two rows are not written. The copy costs a load, a store and, of float32, a
+rounding per 16 channels and pixel. In return the kernel reads blocks of any number of lanes, rows of a matrix, and
+nothing outside the map. Tile registers load 32 channels of bfloat16 at once; blocks of so many were not tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cenote.codegen.bfloat import Bfloat
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.tiles import ROW, ROWS, TILE_BYTES, Tiles
+from cenote.codegen.values import BF16, F32, I16, I32, I64, U8, Pointer, Value
+from cenote.core.target import Target
+from cenote.core.text import split_words
+from cenote.kernels.base import KernelSpec, float_pointers, numbers_named, pointers_to
+from cenote.kernels.bfloat.memory import BfloatMemorySpec
+from cenote.kernels.elementwise.activations import Activation, Destination, store_activated
+
+CHANNELS = FILTERS = 32  # of an entry, and of a step
+SIDE = 2 * ROWS  # positions of a step
+HELD = SIDE * FILTERS * 4  # bytes of a step's sums
+PLANE_FIELDS = 4  # first row and column in x, rows and columns beyond those of the outputs
+NUMBERS = split_words(
+    # Bands along height and width, output rows and columns of one, parts of the filters, groups of the convolution.
+    "bands_h bands_w band_h band_w parts groups out_h out_w "
+    # Slices of 32 channels of a group, its channels, planes, positions from row to row, of a plane, of a band.
+    "slices channels planes pitch plane positions "
+    # Entries, steps of a group and of a part, blocks of y in a group, columns of y where it is a matrix.
+    "entries steps part_steps y_blocks columns stride_h stride_w "
+    # Steps in elements.
+    "x_image x_group x_block x_h x_w y_image y_group y_block y_h y_w r_image r_group r_block r_h r_w"
+)
+
+
+@dataclass(frozen=True)
+class TilesSpec(KernelSpec):
+    """Kernel of such convolutions. `tiles`: the way of `codegen.tiles`; `narrow`: x is float32, and is rounded;
+    `ragged`: the last entry of a tap has fewer channels; `part`: the last step has fewer filters; `clip`: y is a plain
+    matrix, whose columns past `columns` are not touched; `ahead`: entries by which weights are prefetched."""
+
+    tiles: str
+    narrow: bool
+    ragged: bool
+    part: bool
+    clip: bool
+    residual: bool
+    activation: Activation
+    ahead: int
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        return (
+            *pointers_to(F32 if self.narrow else BF16, "x"),
+            *pointers_to(BF16, "weights"),
+            *float_pointers(("bias", "residual", "y"), ("residual", "y")),
+            *pointers_to(I32, "planes_table", "table"),
+            *numbers_named(NUMBERS),
+        )
+
+
+@dataclass(frozen=True)
+class TilesBfloatSpec(BfloatMemorySpec, TilesSpec):
+    """The kernel, with a result and a residual of either type."""
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
+        with k.tiles("bf16", self.tiles) as registers:
+            _Emitter(self, k, registers).run()
+        return k
+
+
+def scratch_places(positions: int) -> tuple[int, int]:
+    """Bytes from the begin of scratch to the places of positions in y and in the residual, and to the planes."""
+    return HELD, HELD + 2 * 8 * positions
+
+
+@dataclass
+class _Band:
+    """Part of the output that an item computes: its first row and column, and its rows and columns."""
+
+    top: Value
+    left: Value
+    height: Value
+    width: Value
+
+
+class _Emitter:
+    def __init__(self, spec: TilesBfloatSpec, k: Kernel, registers: Tiles) -> None:
+        self.spec, self.k, self.registers = spec, k, registers
+        self.lanes = k.target.lanes()
+        self.bfloat = Bfloat(k, spec.way, self.lanes)
+        self.held = k.scratch
+        self.y_places = (k.scratch + HELD).cast(I64)
+        self.r_places = self.y_places + k.number("positions")
+        self.planes = k.scratch + (k.number("positions") * 16 + HELD)
+
+    def run(self) -> None:
+        k, n = self.k, self.k.number
+        for item in k.range(k.begin, k.end):
+            part, rest = item % n("parts"), item // n("parts")
+            across, rest = rest % n("bands_w"), rest // n("bands_w")
+            down, rest = rest % n("bands_h"), rest // n("bands_h")
+            group, image = rest % n("groups"), rest // n("groups")
+            top, left = down * n("band_h"), across * n("band_w")
+            height = k.min_drop_nan(n("band_h"), n("out_h") - top)
+            width = k.min_drop_nan(n("band_w"), n("out_w") - left)
+            band = _Band(top, left, height, width)
+            self.copy(image, group, band)
+            self.place("y", self.y_places, image, group, band)
+            if self.spec.residual:
+                self.place("r", self.r_places, image, group, band)
+            first = part * n("part_steps")
+            last = k.min_drop_nan(first + n("part_steps"), n("steps"))
+            positions = (height * n("pitch") + (SIDE - 1)) // SIDE * SIDE
+            for step in k.range(first, last):
+                weights = k.pointer("weights") + (group * n("steps") + step) * n("entries") * TILE_BYTES
+                for position in k.range(0, positions, SIDE):
+                    self.multiply(position, weights)
+                    self.finish(position, group, step)
+
+    # ---- positions ----------------------------------------------------------------------------------------------
+
+    def copy(self, image: Value, group: Value, band: _Band) -> None:
+        """Fill the planes with what the band's windows reach."""
+        k, n = self.k, self.k.number
+        x_h, x_w = n("x_h") * n("stride_h"), n("x_w") * n("stride_w")
+        corner = image * n("x_image") + group * n("x_group") + band.top * x_h + band.left * x_w
+        for entry in k.range(0, n("slices")):
+            blocks = [self._block(entry, part) for part in range(CHANNELS // self.lanes)]
+            for plane in k.range(0, n("planes")):
+                fields = k.pointer("planes_table") + plane * PLANE_FIELDS
+                row, column, rows, columns = (fields.load(at).to(I64) for at in range(PLANE_FIELDS))
+                start = corner + row * n("x_h") + column * n("x_w")
+                to = self.planes + (entry * n("planes") + plane) * n("plane") * ROW
+                for h in k.range(0, band.height + rows):
+                    line = to + h * n("pitch") * ROW
+                    for w in k.range(0, band.width + columns):
+                        for part, (offset, mask) in enumerate(blocks):
+                            place = k.pointer("x") + (start + h * x_h + w * x_w + offset)
+                            cell = (line + w * ROW).cast(I16)
+                            cell.store(self._channels(place, mask), part * self.lanes)
+
+    def _block(self, entry: Value, part: int) -> tuple[Value, Value | None]:
+        """Return the offset of a block of x (of the first one, for those that there are not), and a mask of its
+        channels."""
+        k, n = self.k, self.k.number
+        block = entry * (CHANNELS // self.lanes) + part
+        if not self.spec.ragged:
+            return block * n("x_block"), None
+        left = n("channels") - block * self.lanes
+        return k.select(left > 0, block * n("x_block"), k.integer(0)), k.tail_mask(left, self.lanes)
+
+    def _channels(self, place: Pointer, mask: Value | None) -> Value:
+        """Load a block of channels as bfloat16, with zeros for those that there are not."""
+        if self.spec.narrow:
+            return self.bfloat.narrowed(place.load(0, self.lanes, mask)).bits(I16)
+        loaded = place.cast(I16).load(0, self.lanes)
+        return loaded if mask is None else self.k.select(mask, loaded, self.k.constant(I16, 0, self.lanes))
+
+    def place(self, name: str, places: Pointer, image: Value, group: Value, band: _Band) -> None:
+        """Write where the pixels of all positions lie, -1 for positions without one."""
+        k, n = self.k, self.k.number
+        corner = image * n(f"{name}_image") + group * n(f"{name}_group")
+        for h in k.range(0, band.height):
+            row = corner + (band.top + h) * n(f"{name}_h") + band.left * n(f"{name}_w")
+            for w in k.range(0, n("pitch")):
+                pixel = k.select(w < band.width, row + w * n(f"{name}_w"), k.integer(-1))
+                places.store(pixel, h * n("pitch") + w)
+        for rest in k.range(band.height * n("pitch"), n("positions")):
+            places.store(k.integer(-1), rest)
+
+    # ---- sums ---------------------------------------------------------------------------------------------------
+
+    def multiply(self, position: Value, weights: Pointer) -> None:
+        """Store the sums of 32 positions for 32 filters. A tile is loaded before its first use."""
+        k, t = self.k, self.registers
+        for total in range(4):
+            t.zero(total)
+        for entry in k.range(0, k.number("entries")):
+            a = self.planes + (k.pointer("table").load(entry).to(I64) + position * ROW)
+            b = weights.cast(U8) + entry * (2 * TILE_BYTES)
+            loads = {4: a, 5: a + TILE_BYTES, 6: b, 7: b + TILE_BYTES}
+            for total, left, right in ((0, 4, 6), (1, 4, 7), (2, 5, 6), (3, 5, 7)):
+                for tile in (left, right):
+                    if tile in loads:
+                        t.load(tile, loads.pop(tile), ROW)
+                t.dot(total, left, right)
+                for line in range(total * 8, total * 8 + 8) if self.spec.ahead else ():
+                    k.prefetch(b, self.spec.ahead * 2 * TILE_BYTES + line * ROW)
+        for total in range(4):
+            place = self.held + total // 2 * (ROWS * FILTERS * 4) + total % 2 * ROW
+            t.store(total, place, FILTERS * 4)
+
+    def finish(self, position: Value, group: Value, step: Value) -> None:
+        """Write the activations of sums, bias and residual, position by position."""
+        k, lanes = self.k, self.lanes
+        bias = k.pointer("bias") + (group * k.number("steps") + step) * FILTERS
+        for at in k.range(0, SIDE):
+            y_place = self.y_places.load(position + at)
+            with k.when(y_place >= 0):
+                sums = self.held.cast(F32) + at * FILTERS
+                r_place = self.r_places.load(position + at) if self.spec.residual else k.integer(0)
+                for part in range(FILTERS // lanes):
+                    block = step * (FILTERS // lanes) + part
+                    value = sums.load(part * lanes, lanes) + bias.load(part * lanes, lanes)
+                    if not self.spec.part:
+                        self._write(value, block, y_place, r_place)
+                        continue
+                    with k.when(block < k.number("y_blocks")):
+                        self._write(value, block, y_place, r_place)
+
+    def _write(self, value: Value, block: Value, y_place: Value, r_place: Value) -> None:
+        k = self.k
+        mask = k.tail_mask(k.number("columns") - block * self.lanes, self.lanes) if self.spec.clip else None
+        if self.spec.residual:
+            place = k.pointer("residual") + (r_place + block * k.number("r_block"))
+            value = value + place.load(0, self.lanes, mask)
+        place = k.pointer("y") + (y_place + block * k.number("y_block"))
+        store_activated(k, self.spec.activation, [Destination(place, mask)], [value])

@@ -1,0 +1,134 @@
+"""Convolutions on tile registers: how they are cut, what is packed, when they are offered, and their instructions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cenote.codegen import jit
+from cenote.codegen.bfloat import rounded
+from cenote.core.target import EMULATED, Target, TileWays
+from cenote.core.types import BFLOAT16, TensorType
+from cenote.kernels.bfloat.tile_calls import TileCut, packed
+from cenote.kernels.bfloat.tiles import TilesBfloatSpec
+from cenote.kernels.elementwise.activations import Activation
+from cenote.ops.base import Lowering
+from cenote.ops.conv.bfloat_conv import BfloatConv
+from cenote.ops.conv.conv import Conv
+from cenote.ops.values import seeded
+from tests.harness import lowerings_of, run_lowering
+from tests.targets import LARGE, TARGETS, target_name
+
+AMX = replace(LARGE, bfloat="avx512bf16", tiles=TileWays(bf16="amx-bf16"))
+
+
+def layer(
+    channels: int, filters: int, size: int, window: int = 3, stride: int = 1
+) -> tuple[Conv, TensorType, TensorType]:
+    """Operator, type of x, and weights."""
+    op = Conv(strides=(stride,) * 2, pads=((window // 2,) * 2,) * 2)
+    weights = TensorType.known(np.ones((filters, channels, window, window), np.float32))
+    return op, TensorType(BFLOAT16, (1, channels, size, size)), weights
+
+
+def cut_of(*given: int, target: Target = AMX) -> TileCut:
+    op, x, w = layer(*given)
+    return TileCut(op.shape(x, w).deep(), target.l2_bytes)
+
+
+def offers(*given: int, target: Target = AMX) -> dict[str, Lowering]:
+    op, *types = layer(*given)
+    found = BfloatConv.of(op, np.dtype(BFLOAT16)).lowerings([*types, None, None], target)
+    return {each.name: each for each in found}
+
+
+# Layers of ResNet-50, and the least share of the executed products that count: pixels, not positions between rows.
+@pytest.mark.parametrize(
+    ("given", "share"),
+    [
+        ((64, 64, 56, 3), 0.96), ((128, 128, 28, 3), 0.87), ((256, 256, 14, 3), 0.87), ((512, 512, 7, 3), 0.75),
+        ((128, 128, 56, 3, 2), 0.87), ((256, 512, 56, 1, 2), 0.87), ((64, 256, 56, 1), 1.0), ((512, 2048, 7, 1), 0.76),
+    ],
+)  # fmt: skip
+def test_few_positions_are_no_pixels(given: tuple[int, ...], share: float) -> None:
+    cut = cut_of(*given)
+    assert cut.shape.operations / cut.operations >= share
+    assert cut.scratch < AMX.l2_bytes // 2
+
+
+@pytest.mark.parametrize("l2_bytes", [1 << 14, 1 << 18, 2 << 20])
+@pytest.mark.parametrize("given", [(64, 64, 56, 3), (40, 24, 33, 3, 2), (96, 32, 200, 5), (7, 9, 12, 1, 3)])
+def test_every_entry_lies_in_its_plane(given: tuple[int, ...], l2_bytes: int) -> None:
+    cut = cut_of(*given, target=replace(AMX, l2_bytes=l2_bytes))
+    starts, ends = cut.table() // 64, cut.table() // 64 + cut.positions
+    numbers = starts // cut.plane
+    assert (numbers == (ends - 1) // cut.plane).all()
+    assert sorted({*numbers}) == [*range(cut.slices * len(cut.planes))]
+    assert cut.band[0] * cut.bands()[0] >= cut.shape.out[1]
+    assert cut.band[1] * cut.bands()[1] >= cut.shape.out[2]
+
+
+def test_weights_are_tiles_of_pairs() -> None:
+    cut = cut_of(40, 20, 5, 3)
+    weights = rounded(seeded((20, 40, 1, 3, 3), 1))
+    found = packed(weights.astype(np.float32), cut).reshape(cut.slices, 3, 3, 2, 16, 16, 2)
+    for filter, channel, h, w in ((0, 0, 0, 0), (17, 33, 2, 1), (19, 39, 0, 2), (3, 8, 1, 1)):
+        one = found[channel // 32, h, w, filter // 16, channel % 32 // 2, filter % 16, channel % 2]
+        assert one == weights[filter, channel, 0, h, w]
+    assert np.count_nonzero(found) == np.count_nonzero(weights)
+
+
+def test_they_are_chosen_where_they_are_estimated_faster() -> None:
+    """On a machine with tiles: beside VDPBF16PS at half of float32's rate, and Winograd's algorithm in float32."""
+    for given in ((64, 64, 56, 3), (256, 64, 56, 1), (512, 512, 7, 3), (128, 128, 56, 3, 2)):
+        found = offers(*given)
+        assert min(found, key=lambda name: found[name].seconds) == "tiles_bfloat16", given
+    depthwise = offers(1, 16, 14, 3)
+    assert min(depthwise, key=lambda name: depthwise[name].seconds) != "direct_bfloat16"
+    without = offers(64, 64, 56, 3, target=replace(AMX, tiles=TileWays(int8="amx-int8")))
+    assert "direct_bfloat16" in without
+    assert not any("tiles" in name for name in without)
+    # The vectors of a machine with tiles are slower than those of one without.
+    assert (
+        found["direct_bfloat16"].seconds
+        > 2 * offers(128, 128, 56, 3, 2, target=replace(AMX, tiles=TileWays()))["direct_bfloat16"].seconds
+    )
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=target_name)
+def test_numbers_beside_a_window_of_few_channels_do_not_count(target: Target) -> None:
+    """A row of 5 pixels of 3 channels is read as 32 numbers: what lies behind it may be NaN, or the end of memory."""
+    target = replace(target, tiles=TileWays(bf16=EMULATED))
+    op = BfloatConv(strides=(1, 2), pads=((1, 1), (2, 0)))
+    x, w = seeded((2, 3, 9, 21), 3), rounded(seeded((20, 3, 3, 5), 4))
+    x[0, 1, 4, 7], x[1, 0, 8, 20] = np.nan, np.inf
+    arrays = [x, w, None, None]
+    (lowering,) = (
+        each for each in lowerings_of(op, arrays, target, True) if each.name == "tiles_bfloat16_few"
+    )
+    (y,) = run_lowering(op, lowering, arrays, target, junk=0x5A)
+    with np.errstate(invalid="ignore"):
+        (want,) = op.compute(x, w, None, None)
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(want))
+    np.testing.assert_allclose(y[~np.isnan(want)], want[~np.isnan(want)], atol=1e-5)
+
+
+@pytest.mark.parametrize("ahead", [0, 4])
+def test_a_step_is_four_products_and_four_loads(ahead: int) -> None:
+    """Compiled and looked at on any x86-64 machine; tiles are released once, on the only way out."""
+    if not jit.host_target().triple.startswith("x86"):
+        pytest.skip("LLVM here does not compile for x86-64")
+    spec = TilesBfloatSpec(
+        tiles="amx-bf16", narrow=False, ragged=False, part=False, clip=False, residual=True,
+        activation=Activation("relu"), ahead=ahead, kept=("y", "residual"), way="avx512bf16",
+    )  # fmt: skip
+    code = jit.assembly(spec.emit(LARGE))
+    lines = [line.split() for line in code.splitlines() if line.startswith("\t")]
+    count = Counter(line[0] for line in lines)
+    assert count["ldtilecfg"] == count["tilerelease"] == count["retq"] - 1 == 1
+    assert count["tdpbf16ps"] == count["tileloadd"] == count["tilezero"] == count["tilestored"] == 4
+    assert count["prefetcht0"] == (32 if ahead else 0)
+    assert count["callq"] == 1  # of the body, by the entry
