@@ -6,7 +6,7 @@ the guards would spoil a result that it reached, so that reading outside a buffe
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from cenote.functional.dispatch import prepared_runner
 from cenote.kernels.base import (
     Argument,
     Call,
+    KernelSpec,
     View,
     buffer_elements,
     dense_strides,
@@ -36,6 +37,15 @@ LARGE_GUARD = (
     b"\x7f\x7f"  # the largest int8, close to the largest integers and floats: what a maximum would keep
 )
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
+Native = Callable[[KernelSpec, int, Sequence[int], Sequence[Array]], None]
+"""Function that calls a kernel at an address with its four arguments; the arrays are all the memory that it uses."""
+
+
+def native_call(spec: KernelSpec, address: int, arguments: Sequence[int], memory: Sequence[Array]) -> None:
+    """Call a kernel on this machine."""
+    KERNEL(address)(*arguments)
 
 
 class Buffer:
@@ -124,9 +134,10 @@ def input_types(arrays: Sequence[Array | None], constants: bool) -> list[TensorT
 
 def run_lowering(
     op: Op, lowering: Lowering, arrays: Sequence[Array | None], target: Target, *, constants: bool = True,
-    chunk: int = 0, junk: int = 0xFF,
+    chunk: int = 0, junk: int = 0xFF, native: Native = native_call,
 ) -> list[Array]:  # fmt: skip
-    """Outputs of a lowering. `chunk` splits the work into pieces of that many items, run in reverse (0: whole)."""
+    """Outputs of a lowering. `chunk` splits the work into pieces of that many items, run in reverse (0: whole);
+    `native` calls the kernels."""
     types = input_types(arrays, constants)
     outputs = [*op.infer(*types), *lowering.temporaries]
     layouts = [*lowering.outputs, *[Layout()] * len(lowering.temporaries)]
@@ -141,7 +152,7 @@ def run_lowering(
     made = [_view(type, layout, buffers, junk) for type, layout in zip(outputs, layouts, strict=True)]
     before = [buffer.data.copy() for buffer in buffers]
     for call in lowering.bind(views, made):
-        launch(call, buffers, target, chunk)
+        launch(call, buffers, target, chunk, native)
     for index, buffer in enumerate(buffers):
         buffer.check(f"{op} via {lowering.name}, buffer {index}")
     for index, view in enumerate(views):
@@ -185,7 +196,9 @@ def _view(type: TensorType, layout: Layout, buffers: list[Buffer], junk: int) ->
     return view_of(type, layout, len(buffers) - 1)
 
 
-def launch(call: Call, buffers: Sequence[Buffer], target: Target, chunk: int = 0) -> None:
+def launch(
+    call: Call, buffers: Sequence[Buffer], target: Target, chunk: int = 0, native: Native = native_call
+) -> None:
     """Run one call, its items in reverse order and so many at a time: no driver does so, and no kernel may notice."""
     constants: list[Buffer] = []
 
@@ -202,10 +215,12 @@ def launch(call: Call, buffers: Sequence[Buffer], target: Target, chunk: int = 0
         return int(memory[word.index].data.ctypes.data) + word.offset
 
     call = with_constants(call, constant)
-    words = (ctypes.c_int64 * max(len(call.arguments), 1))(*map(address_or_number, call.arguments))
+    words = np.array([*map(address_or_number, call.arguments), 0], np.int64)
     scratch = Buffer(call.scratch, buffers[0].junk if buffers else 0xFF)
-    function = KERNEL(jit.addresses([call.spec], target)[call.spec.symbol])
+    address = jit.addresses([call.spec], target)[call.spec.symbol]
+    memory: list[Array] = [words, *(buffer.memory for buffer in [scratch, *buffers, *constants])]
     size = chunk or max(call.items, 1)
     for begin in reversed(range(0, call.items, size)):
-        function(ctypes.addressof(words), begin, min(begin + size, call.items), scratch.data.ctypes.data)
+        end = min(begin + size, call.items)
+        native(call.spec, address, (words.ctypes.data, begin, end, scratch.data.ctypes.data), memory)
     scratch.check(f"{call.spec.symbol}, scratch")

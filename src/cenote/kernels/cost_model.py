@@ -18,6 +18,11 @@ CACHE = 40e9  # bytes per second from the last cache
 # Multiply-adds of bytes a second beside float32's, by the way of `codegen.dots`. Zen 4: 42 to 50 billion of float32, 47
 # to 85 in pairs, 180 to 233 with VNNI.
 BYTES_FASTER = {PAIRS: 1.4, "wide": 1.6, "avx512vnni": 4.4, "avxvnni": 4.4}
+# Seconds of four loads and four products of tiles of bytes (AMX on an Intel server: a product in 4.7 ns, tiles of 1 KiB
+# from level 2 at 125 GB/s, from level 3 at 27), with weights from level 2 and from beyond; of the bytes of 32 positions
+# and 32 filters from their sums (of a pointwise layer's 145 ns what loads and products leave); and of a block of bytes
+# that is copied (two cycles).
+TILE_ENTRY, TILE_FINISH, TILE_MOVE = (33e-9, 92e-9), 80e-9, 0.6e-9
 # Multiply-adds of bfloat16 a second beside float32's, with an instruction for two: peaks of 118 and 59 billion on
 # Zen 4, of which sums of bfloat16 reach a little less.
 BFLOAT_FASTER = 1.9

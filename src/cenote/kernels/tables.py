@@ -26,6 +26,15 @@ def tap_table(
     return table
 
 
+def window_table(
+    window: tuple[int, ...], steps: tuple[int, ...], origin: int, blocks: int, block_step: int, row: int
+) -> Array:
+    """The offsets of `tap_table`, filled up to a multiple of `row` by the first one."""
+    taps = tap_table(window, steps, origin, blocks, block_step)
+    filled: Array = np.concatenate((taps, np.repeat(taps[:1], -len(taps) % row)))
+    return filled
+
+
 def row_table(window: tuple[int, ...], steps: tuple[int, ...], origin: int) -> Array:
     """Offsets of the rows (or taps) of a window from a pixel."""
     return np.array(_taps(window, steps, origin), np.int32)

@@ -16,13 +16,16 @@ from onnx import TensorProto, helper, numpy_helper
 
 import cenote
 from cenote.codegen import jit
-from cenote.core.target import PAIRS, Target
+from cenote.core.target import EMULATED, PAIRS, TILE_EXTENSIONS, Target, TileWays
 from cenote.core.types import Array
+from cenote.kernels.base import KernelSpec
 from cenote.kernels.conv.quantized_depthwise_rows import DepthwiseRowsSpec
+from cenote.kernels.conv.quantized_tiles import ConvQuantizedTilesSpec
 from cenote.ops.conv.conv import Conv
 from cenote.ops.quantization.quantized_linear import QLinearConv
-from tests.harness import calls_of, input_types, lowerings_of, run_lowering
-from tests.targets import TARGETS
+from tests.codegen import bochs
+from tests.harness import calls_of, input_types, lowerings_of, native_call, run_lowering
+from tests.targets import LARGE, TARGETS, anywhere
 
 WAYS = [
     replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))
@@ -97,10 +100,10 @@ class Case:
         return result
 
 
-def check(case: Case, target: Target, least: int = 1) -> list[str]:
-    """Run every lowering, whole and in pieces, amid both kinds of junk; return their names."""
+def check(case: Case, target: Target, least: int = 1, only: str = "") -> list[str]:
+    """Run every lowering (or those of one name), whole and in pieces, amid both kinds of junk; return their names."""
     operator, arrays, want = case.operator(), case.arrays(), case.expected()
-    found = lowerings_of(operator, arrays, target, True)
+    found = [each for each in lowerings_of(operator, arrays, target, True) if each.name.startswith(only)]
     assert len(found) >= least, case
     for index, lowering in enumerate(found):
         chunk, junk = (0, 0xFF) if index % 2 else (1, 0x5A)
@@ -142,7 +145,13 @@ DEPTHWISE = [
     Case(1, 20, 2, 20, 3, 1, 1, groups=20),
 ]
 
-
+# Filters in parts, bands of several steps and a shorter last one, images that share a step.
+TILES = [
+    Case(3, 32, 4, 48, 3, 1, 1, x_zero=9),
+    Case(1, 640, 14, 512, 1),
+    Case(1, 1024, 11, 544, 1, x=np.int8, y=np.int8, x_zero=5),
+    Case(2, 32, 7, 80, 3, 2, 1, groups=2, dilation=2),
+]
 # Windows one apart: maps of whole tiles and shorter ones, an odd number of channel blocks, few tiles for many filters
 # (two calls).
 WINOGRAD = [
@@ -216,6 +225,49 @@ def test_convolutions_of_any_size_have_every_bit() -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_convolutions_of_bytes_have_every_bit(case: Case, target: Target) -> None:
     assert "quantized" in check(case, target)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("case", [*CASES, *TILES], ids=str)
+def test_convolutions_of_bytes_on_tiles_have_every_bit(case: Case, target: Target) -> None:
+    tiles = TileWays(target.tiles.int8 or EMULATED)
+    assert "quantized_tiles" in check(case, replace(target, tiles=tiles), only="quantized_tiles")
+
+
+@pytest.mark.parametrize(
+    ("case", "wanted"),
+    [
+        (Case(1, 256, 56, 64, 1), "quantized_tiles"),
+        (Case(1, 512, 7, 512, 3, 1, 1), "quantized_tiles"),
+        (Case(1, 3, 224, 64, 7, 2, 3), "quantized"),
+        (Case(1, 16, 7, 16, 1), "quantized"),
+    ],
+    ids=str,
+)
+def test_tiles_are_chosen_for_layers_of_many_channels(case: Case, wanted: str) -> None:
+    """Beside the instruction that adds four products, which is quicker for few."""
+    target = replace(LARGE, dots="avx512vnni", tiles=TILE_EXTENSIONS["avx512"])
+    found = lowerings_of(case.operator(), case.arrays(), target, True)
+    assert min(found, key=lambda each: each.seconds).name == wanted
+
+
+def amx_call(spec: KernelSpec, address: int, arguments: Sequence[int], memory: Sequence[Array]) -> None:
+    """Call kernels of tiles on the CPU that Bochs emulates, and others here."""
+    if isinstance(spec, ConvQuantizedTilesSpec):
+        bochs.call(address, arguments, memory)
+    else:
+        native_call(spec, address, arguments, memory)
+
+
+@pytest.mark.skipif(not bochs.PATH, reason=bochs.ABSENT)
+@pytest.mark.parametrize("case", [*CASES, TILES[0], TILES[3]], ids=str)
+def test_convolutions_of_bytes_have_every_bit_by_the_instructions_of_amx(case: Case) -> None:
+    operator, arrays = case.operator(), case.arrays()
+    target = replace(anywhere("avx512"), tiles=TILE_EXTENSIONS["avx512"])
+    for lowering in lowerings_of(operator, arrays, target, True):
+        if lowering.name == "quantized_tiles":
+            (y,) = run_lowering(operator, lowering, arrays, target, native=amx_call)
+            np.testing.assert_array_equal(y, case.expected())
 
 
 @named

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cenote.codegen import jit
-from cenote.core.target import PAIRS, Target
+from cenote.core.target import EMULATED, PAIRS, Target, TileWays
 from cenote.core.types import Array
 from cenote.ops.conv.conv import Conv
 from cenote.ops.quantization.quantized_linear import QLinearConv
@@ -108,6 +108,13 @@ def test_each_algorithm_has_every_bit(case: Case, target: Target) -> None:
     found = check(case, target)
     assert "quantized" in found
     assert ("quantized_winograd_f4" in found) == (case.window == 3)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_tiles_have_every_bit(target: Target) -> None:
+    tiles = TileWays(target.tiles.int8 or EMULATED)
+    case = Case(2, 24, 9, 40, 3, signed=True, own=(-126, 90), bounds=(-101, 127))
+    assert "quantized_tiles" in check(case, replace(target, tiles=tiles))
 
 
 @given(

@@ -24,6 +24,7 @@ from cenote.kernels.conv.quantized_calls import QuantizedProblem, quantized_call
 from cenote.kernels.conv.quantized_depthwise import LARGEST_SUM, quantized_depthwise_calls
 from cenote.kernels.conv.quantized_depthwise_rows import rows_call, suits_rows
 from cenote.kernels.conv.quantized_residual import Residual
+from cenote.kernels.conv.quantized_tiles import WindowCut, quantized_tile_calls
 from cenote.kernels.conv.widened import widened, widened_type
 from cenote.kernels.cost_model import BYTES_FASTER, LAUNCH, moved_seconds, peak_seconds
 from cenote.kernels.layout.memcpy import memcpy_call
@@ -206,12 +207,27 @@ def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
     yield from problem.lowerings(
         "quantized", unit, seconds, lambda x, y, added: quantized_calls(bytes_, x, y, target, added)
     )
+    if target.tiles.int8:
+        yield from _tiles(
+            problem, replace(bytes_, bias=problem.offsets(problem.x_zero).astype(np.int32)), unit
+        )
     # GMAC/s of bytes and of a copy in 16 bits, by a vector's bytes (Zen 4): 90 and 87 for 64, 75 and 84 for 32, 32 and
     # 32 for 16.
     if target.dots == PAIRS and unit == lanes and target.vector_bytes == 32:
         yield from _wide(
             problem, bytes_, peak_seconds(executed, target, efficiency(shape, lanes) * BYTES_FASTER[WIDE])
         )
+
+
+def _tiles(problem: QuantizedConvolution, bytes_: QuantizedProblem, unit: int) -> Iterator[Lowering]:
+    """Yield the lowerings of the same sums on tile registers, which multiply s8 numbers as they are."""
+    target = problem.target
+    yield from problem.lowerings(
+        "quantized_tiles",
+        unit,
+        WindowCut(bytes_.shape, unit, target.l2_bytes).seconds(),
+        lambda x, y, added: quantized_tile_calls(bytes_, target.tiles.int8, x, y, target, added),
+    )
 
 
 def _wide(problem: QuantizedConvolution, bytes_: QuantizedProblem, seconds: float) -> Iterator[Lowering]:
