@@ -11,6 +11,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+import cenote
+
 Array = NDArray[Any]
 Shape = Sequence[int | str]
 
@@ -102,3 +104,20 @@ def onnxruntime(source: ModelProto | Path, feed: Mapping[str, Array]) -> list[Ar
 def ops(path: Path) -> list[str]:
     """The operators of a file."""
     return [each.op_type for each in onnx.load(path).graph.node]
+
+
+def quantized(
+    tmp_path: Path, given: Any = None, data: Any = None, **options: Any
+) -> tuple[Path, cenote.QuantizationReport]:
+    """Quantise a model (default: `classifier`) on data (default: `examples`); return the file and the report."""
+    path = tmp_path / "quantized.onnx"
+    report = cenote.quantize(
+        classifier() if given is None else given,
+        examples() if data is None else data,
+        path,
+        measure=False,
+        threads=1,
+        **options,
+    )
+    onnx.checker.check_model(onnx.load(path))
+    return path, report

@@ -16,20 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 import cenote
 from cenote.quantization import reading
 from cenote.quantization.ranges import METHODS
-from tests.quantization.networks import classifier, examples, model, node, noise, onnxruntime, ops
+from tests.quantization.networks import classifier, examples, model, node, noise, onnxruntime, ops, quantized
 
 X = examples()
-
-
-def quantized(
-    tmp_path: Path, given: Any = None, data: Any = X, **options: Any
-) -> tuple[Path, cenote.QuantizationReport]:
-    path = tmp_path / "quantized.onnx"
-    report = cenote.quantize(
-        classifier() if given is None else given, data, path, measure=False, threads=1, **options
-    )
-    onnx.checker.check_model(onnx.load(path))
-    return path, report
 
 
 def off(mine: np.ndarray, wanted: np.ndarray) -> float:

@@ -3,56 +3,18 @@ rest is computed as ONNX says."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
 
-import cenote
 from cenote.core.errors import CenoteError
-from cenote.core.types import Array
+from tests.ops.quantization.one_node import Case, s, z
 
 X = np.arange(48, dtype=np.uint8).reshape(1, 3, 4, 4)
 W = (np.arange(54) - 27).astype(np.int8).reshape(2, 3, 3, 3)
 A, B = X.reshape(4, 12), (np.arange(60) - 30).astype(np.int8).reshape(12, 5)
 F = np.linspace(-3, 3, 48, dtype=np.float32).reshape(1, 3, 4, 4)
-
-
-def s(*values: float) -> Array:
-    """A scale, or one per channel."""
-    return np.array(values if len(values) > 1 else values[0], np.float32)
-
-
-def z(dtype: Any, *values: int) -> Array:
-    return np.array(values if len(values) > 1 else values[0], dtype)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A node called "edge" whose first input is given at run time; None: an absent input."""
-
-    kind: str
-    inputs: tuple[Array | None, ...]
-    attributes: dict[str, Any] = field(default_factory=dict)
-    more: tuple[str, ...] = ()  # outputs behind the first
-
-    def run(self, opset: int = 21) -> Array:
-        names = ["x", *(f"c{i}" if x is not None else "" for i, x in enumerate(self.inputs[1:]))]
-        node = helper.make_node(self.kind, names, ["y", *self.more], "edge", **self.attributes)
-        constants = [
-            numpy_helper.from_array(x, name)
-            for x, name in zip(self.inputs[1:], names[1:], strict=True)
-            if x is not None
-        ]
-        x = self.inputs[0]
-        assert x is not None
-        given = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-        graph = helper.make_graph([node], "g", [given], [helper.make_empty_tensor_value_info("y")], constants)
-        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
-        return np.asarray(cenote.load(proto, threads=1).run({"x": x})["y"])
-
 
 ONE, U, S = s(0.5), z(np.uint8, 3), z(np.int8, 0)
 REFUSED = [

@@ -8,6 +8,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import cenote
+from cenote.core.errors import CenoteError
 from cenote.core.types import Array
 from cenote.ops.quantization.quantized_recurrent import DynamicQuantizeLSTM
 
@@ -94,3 +95,60 @@ def test_what_is_not_a_number_is_seen() -> None:
     y = np.asarray(cenote.load(model(made, x, "forward", 20))(x)[0])
     np.testing.assert_array_equal(np.isnan(y), np.isnan(reference(made, x, "forward", 20)))
     assert np.isnan(y).all()
+
+
+def given(steps: int = 3, samples: int = 2) -> Array:
+    return RANDOM.standard_normal((steps, samples, FEATURES)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "seen"),
+    [
+        ({"z": np.zeros((1, 80), np.uint8)}, "different types"),
+        ({"z": np.zeros((1, 80), np.int32)}, "different types"),
+        ({"z": np.zeros((1, 79), np.int8)}, r"i8\[1,79\] must have one number per direction"),
+        ({"s": np.ones((1, 3), np.float32)}, r"f32\[1,3\] must have one number per direction"),
+        ({"s": np.float32(0.1)}, r"f32\[\] must have one number"),
+        ({"s": np.ones((1, 80))}, r"f64\[1,80\] must be float32"),
+        ({"w": np.ones((1, FEATURES, 80), np.int16)}, "'w' has type int16"),
+        ({"r": np.ones((1, 20, 80), np.float32)}, "'r' has type float32"),
+        ({"w": np.ones((FEATURES, 80), np.int8)}, "three axes"),
+        ({"w": np.ones((1, FEATURES + 1, 80), np.int8)}, "must have shape"),
+        ({"r": np.ones((1, 19, 80), np.int8)}, "hidden size 20"),
+        ({"b": np.ones((1, 80), np.float32)}, "bias"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else next(iter(value)),
+)
+def test_what_does_not_fit_is_refused(wrong: dict[str, Array], seen: str) -> None:
+    made = constants(1, 20, np.int8, 0) | wrong
+    with pytest.raises(CenoteError, match=seen) as raised:
+        cenote.load(model(made, given(), "forward", 20))
+    assert "dynamic_quantize_lstm" in str(raised.value)
+    assert "-> y" in str(raised.value)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("scale", [0.0, -0.01, 1e-45, 1e30, np.inf, np.nan, None])
+@pytest.mark.parametrize("factor", [1.0, 0.0, 1e-42, 1e30])
+def test_odd_scales_and_odd_x(scale: float | None, factor: float) -> None:
+    """None: one column's alone is not a number."""
+    made, x = constants(1, 20, np.int8, 0), given() * np.float32(factor)
+    made["s"][:, 7 if scale is None else slice(None)] = np.nan if scale is None else scale
+    y, want = np.asarray(cenote.load(model(made, x, "forward", 20))(x)[0]), reference(made, x, "forward", 20)
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(want))
+    close(np.nan_to_num(y), np.nan_to_num(want))
+
+
+@pytest.mark.parametrize(("dtype", "ends"), [(np.int8, (127, -128)), (np.uint8, (255, 0))])
+def test_sums_of_nothing_but_the_largest_bytes(dtype: type, ends: tuple[int, int]) -> None:
+    made, x = constants(1, 40, dtype, 0), np.abs(given()) * np.float32(100)
+    for end in ends:
+        made |= {name: np.full_like(made[name], end) for name in "wr"}
+        close(np.asarray(cenote.load(model(made, x, "forward", 40))(x)[0]), reference(made, x, "forward", 40))
+
+
+@pytest.mark.parametrize(("steps", "samples"), [(0, 2), (3, 0)])
+def test_no_steps_and_no_samples(steps: int, samples: int) -> None:
+    x = given(steps, samples)
+    y = np.asarray(cenote.load(model(constants(1, 20, np.int8, 0), x, "forward", 20))(x)[0])
+    assert y.shape == (steps, 1, samples, 20)

@@ -71,6 +71,8 @@ def _unpacked(w: Writer, packed: str, bits: int, rows: int, columns: int) -> str
 def _qgemm(w: Writer) -> Sequence[str]:
     """Decode QGemm. Inputs: a, b (each with scale and zero point; b's one for all or one per column), an int32 bias at
     the scale of the sums, scale and zero point of y (without them: floats)."""
+    if w.input(8) and not w.input(7):
+        raise w.refuse("a zero point of y without its scale")
     turned, alpha = [bool(w.get(name, 0)) for name in ("transA", "transB")], float(w.get("alpha", 1.0))
     scale = w.op("Mul", w.input(1), w.input(4))
     if w.input(7) and alpha == 1:
