@@ -123,3 +123,14 @@ def test_other_additions_stay_apart(what: str, constants: dict[str, Array]) -> N
         model(nodes, {"x": X, "r": R}, held, outputs, {name: kinds[name] for name in outputs})
     )
     assert not adding(loaded)
+
+
+def test_a_bound_that_overflows_by_a_small_scale_is_the_largest_number() -> None:
+    """Warnings are errors in this suite."""
+    nodes = [
+        *convolution(0),
+        *RESIDUAL,
+        N("Add", ["c0", "rf"], ["added"]),
+        N("Clip", ["added", "low", "high"], ["sum"]),
+    ]
+    assert both([*nodes, *LAST], ys=np.float32(1.2e-38)) == (1, True)

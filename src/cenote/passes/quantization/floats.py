@@ -15,7 +15,6 @@ import numpy as np
 
 from cenote.core.sizes import plain
 from cenote.core.target import Target
-from cenote.core.types import Array
 from cenote.graph.graph import Graph, Node
 from cenote.kernels.cost_model import moved_seconds
 from cenote.ops.conv.conv import Conv
@@ -25,9 +24,8 @@ from cenote.ops.quantization.quantize import DequantizeLinear
 from cenote.ops.quantization.quantized_linear import ConvIntegerToFloat
 from cenote.ops.quantization.quantized_products import MatMulIntegerToFloat
 from cenote.passes.fuse import Rewriter
-from cenote.passes.quantization.sums import Weighted, seconds_of_floats, turns_to_bytes, weighted
-
-_LARGEST = 1 << 31  # sums below it do not wrap around
+from cenote.passes.quantization.scales import are_ordinary
+from cenote.passes.quantization.sums import seconds_of_floats, turns_to_bytes, weighted
 
 
 def sum_bytes_to_floats(graph: Graph, target: Target) -> Graph:
@@ -36,18 +34,17 @@ def sum_bytes_to_floats(graph: Graph, target: Target) -> Graph:
     if not any(isinstance(node.op, DequantizeLinear) for node in graph.nodes):
         return graph
     rewriter = Rewriter(graph)
-    for node in graph.nodes:
-        if isinstance(node.op, Conv | Gemm | MatMul) and turns_to_bytes(node.op):
-            _sum(rewriter, node, target)
+    with np.errstate(over="ignore"):  # of scales' products, which are looked at
+        for node in graph.nodes:
+            if isinstance(node.op, Conv | Gemm | MatMul) and turns_to_bytes(node.op):
+                _sum(rewriter, node, target)
     return rewriter.result()
 
 
 def _sum(rewriter: Rewriter, node: Node, target: Target) -> None:
     """Replace a convolution or product whose operands are dequantised."""
     found = weighted(rewriter, node)
-    if found is None or not _is_ordinary(
-        found, rewriter.constants[found.w[0]], rewriter.constants[found.w[2]]
-    ):
+    if found is None or not are_ordinary(found.scales):
         return
     bias = (*node.inputs[2:], "")[0]
     if bias and (rewriter.type(bias).dtype != np.float32 or rewriter.type(bias).shape != (found.filters,)):
@@ -64,17 +61,3 @@ def _sum(rewriter: Rewriter, node: Node, target: Target) -> None:
     rewriter.uses.subtract(node.inputs)
     rewriter.uses.update(inputs)
     rewriter.nodes[rewriter.position[node.outputs[0]]] = Node(op, inputs, node.outputs, node.label)
-
-
-def _is_ordinary(found: Weighted, weights: Array, zero: Array) -> bool:
-    """Whether the factors of the sums are ordinary numbers, and no sum of bytes wraps around."""
-    axis = 0 if found.filters_first else weights.ndim - 1
-    shape = [1] * weights.ndim
-    shape[axis] = -1
-    apart = np.abs(weights.astype(np.int64) - zero.astype(np.int64).reshape(shape if zero.size > 1 else ()))
-    others = tuple(each for each in range(weights.ndim) if each != axis)
-    largest = 255 * int(apart.sum(axis=others).max(initial=0))
-    scales = found.scales
-    return largest < _LARGEST and bool(
-        np.isfinite(scales).all() and (scales >= np.finfo(np.float32).tiny).all()
-    )

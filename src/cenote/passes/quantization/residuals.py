@@ -11,6 +11,8 @@ The bits are those of the operators one after another. Of two convolutions the l
 
 from __future__ import annotations
 
+import numpy as np
+
 from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.graph.graph import Graph, Node
@@ -29,9 +31,10 @@ def add_residuals(graph: Graph, target: Target) -> Graph:
     if not any(isinstance(node.op, QLinearConv) for node in graph.nodes):
         return graph
     rewriter = Rewriter(graph)
-    for node in graph.nodes:
-        if isinstance(node.op, QuantizeLinear):
-            _add(rewriter, node, target)
+    with np.errstate(over="ignore"):  # of bounds by small scales
+        for node in graph.nodes:
+            if isinstance(node.op, QuantizeLinear):
+                _add(rewriter, node, target)
     return rewriter.result()
 
 

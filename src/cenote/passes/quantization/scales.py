@@ -23,9 +23,14 @@ def scale_and_zero_point(rewriter: Rewriter, node: Node) -> tuple[Array | None, 
     scale, zero = rewriter.constants.get(node.inputs[1]), zero_point(rewriter, node, quantized)
     if scale is None or zero is None or scale.size != 1 or scale.dtype != np.float32 or scale.ndim > 1:
         return None, None
-    if not _LEAST_SCALE <= scale.item() < math.inf or zero.dtype.name not in BYTES:
+    if not are_ordinary(scale) or zero.dtype.name not in BYTES:
         return None, None
     return scale, zero
+
+
+def are_ordinary(scales: Array) -> bool:
+    """Whether scales are positive, finite, and large enough to have reciprocals."""
+    return bool(((scales >= _LEAST_SCALE) & (scales < math.inf)).all())
 
 
 def zero_point(rewriter: Rewriter, node: Node, quantized: str) -> Array | None:

@@ -40,6 +40,7 @@ from cenote.passes.quantization.scales import BYTES, scale_and_zero_point, zero_
 
 _LINEAR = Gemm(transpose_b=True)  # a fully connected layer, as most exporters write it
 _BOUNDED = ("relu", "clip")
+LARGEST_SUM = (1 << 31) - 1  # larger ones wrap around
 
 
 def quantize_sums(graph: Graph, target: Target) -> Graph:
@@ -158,14 +159,14 @@ def _bounded(rewriter: Rewriter, node: Node, scale: Array, zero: Array) -> tuple
 
 class Weighted(NamedTuple):
     """A convolution or product of dequantised bytes and constant weights: the names of x and of the weights, each with
-    its scale and zero point, the factors from sums to floats, the number of filters, and whether they are the weights'
-    first axis."""
+    its scale and zero point, the factors from sums to floats, the number of filters, and a bound of the sums'
+    magnitude."""
 
     x: tuple[str, str, str]
     w: tuple[str, str, str]
     scales: Array
     filters: int
-    filters_first: bool
+    largest: int
 
 
 def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...] | None:
@@ -178,14 +179,15 @@ def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...]
     if weights is None or (isinstance(node.op, MatMul) and weights.ndim != 2):
         return _factors(rewriter, node, x, w, y_scale)
     found = weighted(rewriter, node)
-    bias = None if found is None else _bias(rewriter, node, found.scales, found.filters)
+    bias = None if found is None else _bias(rewriter, node, found)
     if found is None or bias is None or not np.isfinite(found.scales / y_scale).all():
         return None
     return (*found.x, *found.w, *bias)
 
 
 def weighted(rewriter: Rewriter, node: Node) -> Weighted | None:
-    """Return the operands of a convolution or product of dequantised bytes and constant weights; None of others."""
+    """Return the operands of a convolution or product of dequantised bytes and constant weights; None of others, and
+    where a sum could wrap around."""
     x, w = (dequantized(rewriter, name) for name in node.inputs[:2])
     weights = None if w is None else rewriter.constants.get(w.inputs[0])
     if x is None or w is None or weights is None or (isinstance(node.op, MatMul) and weights.ndim != 2):
@@ -201,6 +203,9 @@ def weighted(rewriter: Rewriter, node: Node) -> Weighted | None:
     filters = 0 if turned or isinstance(node.op, Conv) else 1
     if not _is_by_filter(w, weights, w_scale, filters):
         return None
+    largest = _largest_sum(x_zero, weights, w_zero, filters)
+    if largest > LARGEST_SUM:
+        return None
     stem, name = node.outputs[0], w.inputs[0]
     if turned:
         name = rewriter.constant(f"{stem}.w", np.ascontiguousarray(weights.T))
@@ -210,25 +215,47 @@ def weighted(rewriter: Rewriter, node: Node) -> Weighted | None:
         (name, w.inputs[1], zeros[1]),
         np.asarray(x_scale.reshape(()) * w_scale),
         weights.shape[filters],
-        isinstance(node.op, Conv),
+        largest,
     )
+
+
+def _largest_sum(x_zero: Array, weights: Array, w_zero: Array, filters: int) -> int:
+    """Return a bound of the magnitude of a filter's sum: by the number of its products, and by its weights where that
+    one is not small enough."""
+    others = tuple(axis for axis in range(weights.ndim) if axis != filters)
+    depth: int = math.prod(weights.shape[axis] for axis in others)
+    bound = depth * _farthest(x_zero) * _farthest(w_zero)
+    if bound <= LARGEST_SUM:
+        return bound
+    zeros = w_zero.astype(np.int16).reshape([-1 if axis == filters else 1 for axis in range(weights.ndim)])
+    apart = np.abs(weights.astype(np.int16) - zeros).sum(axis=others, dtype=np.int64)
+    return _farthest(x_zero) * int(apart.max(initial=0))
+
+
+def _farthest(zeros: Array) -> int:
+    """Return the largest distance of a byte from one of the zero points."""
+    limits = np.iinfo(zeros.dtype)
+    return max(int(zeros.max(initial=0)) - int(limits.min), int(limits.max) - int(zeros.min(initial=0)))
 
 
 def _factors(rewriter: Rewriter, node: Node, a: Node, b: Node, y_scale: Array) -> tuple[str, ...] | None:
     """The names of the factors of a product of which neither is a matrix of weights, each with its scale and zero
-    point, which are one for all of its numbers; None of others."""
-    if not isinstance(node.op, MatMul) or rewriter.type(node.inputs[0]).dtype != np.float32:
+    point, which are one for all of its numbers; None of others, and where a sum could wrap around."""
+    x = rewriter.type(node.inputs[0])
+    if not isinstance(node.op, MatMul) or x.dtype != np.float32:
         return None
     names: list[str] = []
+    largest = x.shape[-1]
     scale: Array = np.ones((), np.float32)
     for maker in (a, b):
         own, zero = scale_and_zero_point(rewriter, maker)
         if own is None or zero is None:
             return None
         scale = np.asarray(scale * own.reshape(()))
+        largest *= _farthest(zero)
         stem = f"{node.outputs[0]}.{'b' if names else 'a'}_zero"
         names += [*maker.inputs[:2], rewriter.constant(stem, zero)]
-    return tuple(names) if np.isfinite(scale / y_scale).all() else None
+    return tuple(names) if largest <= LARGEST_SUM and np.isfinite(scale / y_scale).all() else None
 
 
 def dequantized(rewriter: Rewriter, name: str) -> Node | None:
@@ -245,9 +272,9 @@ def _is_by_filter(node: Node, weights: Array, scale: Array, filters: int) -> boo
     return scale.size == 1 or (scale.shape == (weights.shape[filters],) and op.axis % weights.ndim == filters)
 
 
-def _bias(rewriter: Rewriter, node: Node, scales: Array, filters: int) -> tuple[str, ...] | None:
+def _bias(rewriter: Rewriter, node: Node, found: Weighted) -> tuple[str, ...] | None:
     """The name of the bias in whole numbers at the scale of the sums, () where there is none, None where it has
-    others."""
+    others, or a sum could wrap around with it."""
     if len(node.inputs) < 3 or not node.inputs[2]:
         return ()
     source = dequantized(rewriter, node.inputs[2])
@@ -255,9 +282,11 @@ def _bias(rewriter: Rewriter, node: Node, scales: Array, filters: int) -> tuple[
         return None
     bias, own = rewriter.constants[source.inputs[0]], rewriter.constants.get(source.inputs[1])
     zero = zero_point(rewriter, source, source.inputs[0])
-    if bias.dtype != INT32 or bias.shape != (filters,) or own is None or zero is None or zero.any():
+    if bias.dtype != INT32 or bias.shape != (found.filters,) or own is None or zero is None or zero.any():
         return None
-    return (source.inputs[0],) if np.allclose(own.ravel(), scales.ravel(), rtol=1e-5, atol=0) else None
+    if found.largest + np.abs(bias.astype(np.int64)).max(initial=0) > LARGEST_SUM:
+        return None
+    return (source.inputs[0],) if np.allclose(own.ravel(), found.scales.ravel(), rtol=1e-5, atol=0) else None
 
 
 def _is_quicker(
