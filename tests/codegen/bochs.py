@@ -24,6 +24,9 @@ from cenote.codegen import llvm as compiler
 from cenote.codegen.worker import KernelSource
 from cenote.core.target import Target
 from cenote.core.types import Array
+from cenote.kernels.base import KernelSpec
+from tests.harness import native_call
+from tests.targets import anywhere
 
 PATH = os.environ.get("CENOTE_TEST_BOCHS", "")  # of the executable; CONTRIBUTING.md says how to build it
 ABSENT = "CENOTE_TEST_BOCHS does not name an executable of Bochs 3"
@@ -111,6 +114,14 @@ def call(address: int, arguments: Sequence[int], arrays: Sequence[Array], second
     for start, nbytes in written:
         ctypes.memmove(start, output, nbytes)
         output = output[nbytes:]
+
+
+def amx_call(spec: KernelSpec, address: int, arguments: Sequence[int], memory: Sequence[Array]) -> None:
+    """Call a kernel, as `run_lowering` asks for: those that multiply on tiles in Bochs, others here."""
+    if any(each.startswith("amx") for each in spec.emit(anywhere("avx512")).extensions):
+        call(address, arguments, memory)
+    else:
+        native_call(spec, address, arguments, memory)
 
 
 class _Memory:

@@ -18,13 +18,11 @@ import cenote
 from cenote.codegen import jit
 from cenote.core.target import EMULATED, PAIRS, TILE_EXTENSIONS, Target, TileWays
 from cenote.core.types import Array
-from cenote.kernels.base import KernelSpec
 from cenote.kernels.conv.quantized_depthwise_rows import DepthwiseRowsSpec
-from cenote.kernels.conv.quantized_tiles import ConvQuantizedTilesSpec
 from cenote.ops.conv.conv import Conv
 from cenote.ops.quantization.quantized_linear import QLinearConv
 from tests.codegen import bochs
-from tests.harness import calls_of, input_types, lowerings_of, native_call, run_lowering
+from tests.harness import calls_of, input_types, lowerings_of, run_lowering
 from tests.targets import LARGE, TARGETS, anywhere
 
 WAYS = [
@@ -251,14 +249,6 @@ def test_tiles_are_chosen_for_layers_of_many_channels(case: Case, wanted: str) -
     assert min(found, key=lambda each: each.seconds).name == wanted
 
 
-def amx_call(spec: KernelSpec, address: int, arguments: Sequence[int], memory: Sequence[Array]) -> None:
-    """Call kernels of tiles on the CPU that Bochs emulates, and others here."""
-    if isinstance(spec, ConvQuantizedTilesSpec):
-        bochs.call(address, arguments, memory)
-    else:
-        native_call(spec, address, arguments, memory)
-
-
 @pytest.mark.skipif(not bochs.PATH, reason=bochs.ABSENT)
 @pytest.mark.parametrize("case", [*CASES, TILES[0], TILES[3]], ids=str)
 def test_convolutions_of_bytes_have_every_bit_by_the_instructions_of_amx(case: Case) -> None:
@@ -266,7 +256,7 @@ def test_convolutions_of_bytes_have_every_bit_by_the_instructions_of_amx(case: C
     target = replace(anywhere("avx512"), tiles=TILE_EXTENSIONS["avx512"])
     for lowering in lowerings_of(operator, arrays, target, True):
         if lowering.name == "quantized_tiles":
-            (y,) = run_lowering(operator, lowering, arrays, target, native=amx_call)
+            (y,) = run_lowering(operator, lowering, arrays, target, native=bochs.amx_call)
             np.testing.assert_array_equal(y, case.expected())
 
 
