@@ -15,6 +15,7 @@ from cenote.core.types import BFLOAT16, TensorType
 from cenote.kernels.bfloat.tile_calls import TileCut, packed
 from cenote.kernels.bfloat.tiles import TilesBfloatSpec
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.parts.regions import Regions
 from cenote.ops.base import Lowering
 from cenote.ops.conv.bfloat_conv import BfloatConv
 from cenote.ops.conv.conv import Conv
@@ -26,10 +27,11 @@ AMX = replace(LARGE, bfloat="avx512bf16", tiles=TileWays(bf16="amx-bf16"))
 
 
 def layer(
-    channels: int, filters: int, size: int, window: int = 3, stride: int = 1
+    channels: int, filters: int, size: int, window: int = 3, stride: int = 1, dilation: int = 1
 ) -> tuple[Conv, TensorType, TensorType]:
     """Operator, type of x, and weights."""
-    op = Conv(strides=(stride,) * 2, pads=((window // 2,) * 2,) * 2)
+    pads = ((window // 2 * dilation,) * 2,) * 2
+    op = Conv(strides=(stride,) * 2, pads=pads, dilations=(dilation,) * 2)
     weights = TensorType.known(np.ones((filters, channels, window, window), np.float32))
     return op, TensorType(BFLOAT16, (1, channels, size, size)), weights
 
@@ -96,6 +98,17 @@ def test_they_are_chosen_where_they_are_estimated_faster() -> None:
         found["direct_bfloat16"].seconds
         > 2 * offers(128, 128, 56, 3, 2, target=replace(AMX, tiles=TileWays()))["direct_bfloat16"].seconds
     )
+
+
+@pytest.mark.parametrize("way", ["bfloat16", "float16 parts"])
+def test_copies_of_bands_are_counted(way: str) -> None:
+    """Windows of dilation 36 over 33 x 33 pixels: a band of one row copies 33 rows, and the padding of 72."""
+    near, far = (cut_of(2048, 256, 33, 3, 1, dilation) for dilation in (1, 36))
+    if way == "bfloat16":
+        assert far.pieces[0] * far.scratch > 20 * near.pieces[0] * near.scratch
+        assert far.seconds(1, 1) > 2 * near.seconds(1, 1)
+    else:
+        assert Regions(far.shape).seconds > 2 * Regions(near.shape).seconds
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=target_name)

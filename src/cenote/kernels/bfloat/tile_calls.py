@@ -150,6 +150,11 @@ class TileCut:
         """Positions of a plane, with those that its last tiles reach."""
         return self.positions + self.margin[0] * self.pitch + self.margin[1]
 
+    @property
+    def plane_bytes(self) -> int:
+        """Bytes of a band's planes."""
+        return self.slices * len(self.planes) * self.plane * ROW
+
     def plane_table(self) -> Array:
         rows = [(*plane, *self.beyond(plane)) for plane in self.planes]
         return np.array(rows, np.int32).reshape(len(rows), PLANE_FIELDS)
@@ -164,7 +169,7 @@ class TileCut:
 
     @property
     def scratch(self) -> int:
-        return scratch_places(self.positions)[1] + self.slices * len(self.planes) * self.plane * ROW
+        return scratch_places(self.positions)[1] + self.plane_bytes
 
     def bands(self) -> tuple[int, int]:
         """Bands along height and width."""
@@ -177,10 +182,23 @@ class TileCut:
         every = self.shape.n * self.shape.groups * across * self.steps * FILTERS
         return every * self.entries * 2 * CHANNELS
 
+    @cached_property
+    def pieces(self) -> tuple[int, int]:
+        """Pieces of work, and how many of them share a band's filters: more than one where bands are few."""
+        down, across = self.bands()
+        bands = self.shape.n * self.shape.groups * down * across
+        if is_size(bands) or bands >= _ITEMS:
+            return bands, 1
+        seconds = plain(self.operations) / TILES / max(1, bands)
+        parts = max(1, min(self.steps, _ITEMS // max(1, bands), int(seconds / _SMALL)))
+        parts = -(-self.steps // -(-self.steps // parts))
+        return bands * parts, parts
+
     def seconds(self, x_bytes: int, y_bytes: int) -> float:
-        """Estimate: products or, where it takes longer, weights from memory, and beside them x and y."""
+        """Estimate: products or, where it takes longer, weights from memory, and beside them x, its copies and y.
+        Windows of large dilations make each band copy many rows."""
         compute = maximum(self.operations / TILES, weight_seconds(self.weight_bytes))
-        return LAUNCH + compute + moved_seconds(2 * x_bytes + y_bytes)
+        return LAUNCH + compute + moved_seconds(x_bytes + self.pieces[0] * self.plane_bytes + y_bytes)
 
 
 def _whole_steps(positions: int) -> int:
@@ -227,23 +245,11 @@ def tile_calls(
         "planes_table": cut.plane_table(),
         "table": cut.table(),
     }
-    pieces, parts = _pieces(cut)
+    pieces, parts = cut.pieces
     words |= _numbers(cut, parts) | {"y_blocks": -(-shape.group_filters // lanes), "columns": columns}
     for name, view in (("x", x), ("y", y), ("r", residual or y)):
         words |= _steps(name, view, shape.group_channels if name == "x" else shape.group_filters)
     yield Call.named(spec, words, pieces, 1, cut.scratch, cut.operations)
-
-
-def _pieces(cut: TileCut) -> tuple[int, int]:
-    """Pieces of work, and how many of them share a band's filters: more than one where bands are few."""
-    down, across = cut.bands()
-    bands = cut.shape.n * cut.shape.groups * down * across
-    if is_size(bands) or bands >= _ITEMS:
-        return bands, 1
-    seconds = plain(cut.operations) / TILES / max(1, bands)
-    parts = max(1, min(cut.steps, _ITEMS // max(1, bands), int(seconds / _SMALL)))
-    parts = -(-cut.steps // -(-cut.steps // parts))
-    return bands * parts, parts
 
 
 def _numbers(cut: TileCut, parts: int) -> dict[str, int]:
