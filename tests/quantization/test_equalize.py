@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 
+import cenote
 from cenote.quantization.equalize import correct_biases, equalize
 from cenote.quantization.network import Network
 from cenote.quantization.prepare import prepare
@@ -109,3 +112,24 @@ def test_corrected_biases_give_the_mean_back(
     (mine,) = onnxruntime(corrected.model, {"x": x})
     np.testing.assert_allclose(mine.mean(axis=axes), wanted.mean(axis=axes), atol=1e-4)
     assert np.abs(mine - wanted).max() > 1e-2, "the weights are not rounded"
+
+
+@pytest.mark.parametrize("length", [16, 24], ids=["as long as channels", "longer"])
+def test_means_are_of_channels_whatever_else_reads_a_value(length: int, tmp_path: Path) -> None:
+    """A MatMul, whose terms lie along the last axis, reads what a convolution reads."""
+    nodes = [
+        node("Conv", "x w1", "c"),
+        node("Relu", "c", "r"),
+        node("Conv", "r w2 b", "y", pads=[1, 1]),
+        node("MatMul", "r m", "z"),
+    ]
+    weights = {"w1": noise(16, 8, 1), "w2": noise(32, 16, 3), "b": noise(32), "m": noise(length, 40)}
+    given = model(nodes, {"x": ("n", 8, length)}, "y z", weights)
+    x = noise(64, 8, length) + np.linspace(-3, 3, length, dtype=np.float32)
+    wanted, moved = onnxruntime(given, {"x": x})[0], {}
+    for corrects in (True, False):
+        path = tmp_path / f"{corrects}.onnx"
+        cenote.quantize(given, x, path, bias_correction=corrects)
+        apart = np.asarray(cenote.load(path)(x)[0]) - wanted
+        moved[corrects] = np.abs(apart.mean(axis=(0, 2))).mean()
+    assert moved[True] < 0.6 * moved[False]  # 0.46 and 0.45; of means along the other axis 0.76

@@ -335,6 +335,18 @@ def test_large_files_have_their_constants_beside_them(
         assert {each.name for each in tmp_path.glob("*quantized*")} == {path.name, name}
 
 
+def test_a_file_that_the_old_model_does_not_read_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = model([node("Conv", "x w", "y")], {"x": ["n", 64, 3, 3]}, "y", {"w": noise(64, 64, 1, 1)})
+    own = tmp_path / "quantized.onnx.data2"
+    own.write_bytes(b"of another")
+    monkeypatch.setattr(reading, "LARGEST_FILE", 1000)
+    path, _ = quantized(tmp_path, given, noise(2, 64, 3, 3))
+    assert (tmp_path / f"{path.name}.data").exists()
+    assert own.read_bytes() == b"of another"
+
+
 def test_large_files_are_whole_or_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = {"w": noise(64, 64, 1, 1), "v": noise(64, 64, 1, 1)}
     given = model([node("Conv", "x w", "c"), node("Conv", "c v", "y")], {"x": ["n", 64, 3, 3]}, "y", weights)

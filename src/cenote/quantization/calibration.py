@@ -19,18 +19,15 @@ Tell = Callable[[str, int, int], None]
 
 
 class ChannelMean:
-    """Mean of the numbers seen so far for each entry of an axis, in float64."""
+    """Mean of the numbers seen so far for each channel (the second axis), in float64."""
 
-    def __init__(self, axis: int) -> None:
-        self.axis = axis
+    def __init__(self) -> None:
         self._sums, self._count = np.zeros(()), 0
 
     def add(self, numbers: Array) -> None:
         """Count the numbers of an array."""
-        axis = self.axis % numbers.ndim
-        others = tuple(each for each in range(numbers.ndim) if each != axis)
-        self._sums = self._sums + numbers.sum(axis=others, dtype=np.float64)
-        self._count += numbers.size // max(numbers.shape[axis], 1)
+        self._sums = self._sums + numbers.sum(axis=(0, *range(2, numbers.ndim)), dtype=np.float64)
+        self._count += numbers.size // max(numbers.shape[1], 1)
 
     @property
     def mean(self) -> Array:
@@ -39,12 +36,12 @@ class ChannelMean:
 
 
 def calibrate(
-    model: Model, values: Sequence[str], axes: Mapping[str, int], runs: Sequence[Run], tell: Tell
+    model: Model, values: Sequence[str], averaged: Iterable[str], runs: Sequence[Run], tell: Tell
 ) -> tuple[dict[str, Histogram], dict[str, Array]]:
-    """Return a histogram of each of these values (inputs of the model among them) over all runs, and the means of some
-    of them for each entry of the axis given in `axes`."""
+    """Return a histogram of each of these values (inputs of the model among them) over all runs, and the means of those
+    to be averaged, for each channel."""
     found = {name: Histogram() for name in values}
-    means = {name: ChannelMean(axis) for name, axis in axes.items()}
+    means = {name: ChannelMean() for name in averaged}
     for done, run in enumerate(runs):
         tell("calibrating", done, len(runs))
         for name, array in values_of(model, run, values).items():

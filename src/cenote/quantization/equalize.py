@@ -81,13 +81,15 @@ def _round(network: Network, first: NodeProto, second: NodeProto) -> float:
     return float(np.abs(np.log(factor)).max(initial=0))
 
 
-def input_axes(placement: BytePlacement) -> dict[str, int]:
-    """Return the axis of channels of each value that a layer with weights reads."""
-    return {
-        layer.node.input[0]: 1 if layer.node.op_type.startswith("Conv") else -1
-        for layer in placement.layers
-        if layer.weighted
-    }
+def inputs_of_corrected(placement: BytePlacement) -> set[str]:
+    """Return the values that are read by layers whose bias is corrected; their channels are the second axis."""
+    return {layer.node.input[0] for layer in placement.layers if layer.weighted and _is_corrected(layer.node)}
+
+
+def _is_corrected(node: NodeProto) -> bool:
+    """Whether a layer with weights has a bias, and its channels are not in groups of a ConvTranspose."""
+    grouped = node.op_type == "ConvTranspose" and attribute(node, "group", 1) != 1
+    return node.op_type != "MatMul" and not grouped
 
 
 def correct_biases(
@@ -100,7 +102,7 @@ def correct_biases(
     """Add to each layer's bias what the rounding of its weights takes from its mean, in place. A MatMul has no bias and
     stays as it is."""
     for node in nodes:
-        if node.op_type == "MatMul" or (node.op_type == "ConvTranspose" and attribute(node, "group", 1) != 1):
+        if not _is_corrected(node):
             continue
         made, bias = weights_of(network, node, levels[node.input[0]], form)
         lost = network.constants[node.input[1]].astype(np.float64) - made.numbers()

@@ -16,7 +16,7 @@ from cenote.models.model import Model
 from cenote.quantization.calibration import Tell, calibrate, levels_of
 from cenote.quantization.choice import fewest
 from cenote.quantization.data import Run, runs_of
-from cenote.quantization.equalize import correct_biases, equalize, input_axes
+from cenote.quantization.equalize import correct_biases, equalize, inputs_of_corrected
 from cenote.quantization.histogram import Histogram
 from cenote.quantization.layer_errors import errors_of
 from cenote.quantization.metrics import Metric, Outputs, Yardstick, error, outputs_of
@@ -88,10 +88,10 @@ class Quantizer:
         )
         self.kept: set[str] = set()
         placement = self._placement(frozenset())
-        axes = input_axes(placement) if settings.bias_correction else {}
+        averaged = inputs_of_corrected(placement) if settings.bias_correction else set()
         self.seen: dict[str, Histogram]
         self.seen, self.means = calibrate(
-            self.model, sorted(placement.groups), axes, self.runs, settings.tell
+            self.model, sorted(placement.groups), averaged, self.runs, settings.tell
         )
         self._keep_infinite()
         self.floats: Outputs = outputs_of(self.model, self.tested)

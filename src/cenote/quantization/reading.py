@@ -97,8 +97,8 @@ def write(network: Network, path: Path) -> None:
 def _write_in_two(model: ModelProto, path: Path) -> None:
     """Write a model and its constants in two files. The constants have a name that the model at this path, if there is
     one, does not have for its own, so that it stays whole until the new one takes its place."""
-    names = [f"{path.name}.data", f"{path.name}.data2"]
-    if _reads(path, names[0]):
+    names, old = [f"{path.name}.data", f"{path.name}.data2"], _files_of(path)
+    if names[0] in old:
         names.reverse()
     data, other = map(path.with_name, names)
     copy = ModelProto()
@@ -109,17 +109,18 @@ def _write_in_two(model: ModelProto, path: Path) -> None:
         os.replace(Path(folder) / data.name, data)
     with replacing(path, 0o644) as file:
         file.write(copy.SerializeToString())
-    other.unlink(missing_ok=True)
+    if other.name in old:  # else it is another's
+        other.unlink(missing_ok=True)
 
 
-def _reads(path: Path, data: str) -> bool:
-    """Whether there is a model at this path that has constants in a file of this name beside it."""
+def _files_of(path: Path) -> set[str]:
+    """Return the names of the files beside it that the model at this path, if there is one, has its constants in."""
     try:
         model = onnx.load(path, load_external_data=False)
     except (OSError, DecodeError):
-        return False
+        return set()
     entries = (each for tensor in model.graph.initializer for each in tensor.external_data)
-    return any(each.key == "location" and each.value == data for each in entries)
+    return {each.value for each in entries if each.key == "location"}
 
 
 def parsed(source: Source, doing: str) -> ModelProto:
