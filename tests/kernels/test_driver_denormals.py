@@ -167,3 +167,23 @@ def test_what_is_no_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArgumentError, match="CENOTE_DENORMALS: 'zero' is not known"):
         cenote.load(model())
     assert replace(halves(False, 1), flush=True).flush
+
+
+@pytest.mark.parametrize("name", ["generic", ""])
+@pytest.mark.parametrize("to", [TensorProto.FLOAT, TensorProto.FLOAT16])
+def test_small_numbers_of_float16_are_no_denormals(
+    name: str, to: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those below 6.1e-5, float16's smallest normal number, are normal in float32, also where the conversion is made
+    of other instructions."""
+    monkeypatch.setenv("CENOTE_TARGET", name)
+    every = np.arange(0x400, dtype=np.uint16).view(np.float16)
+    other = TensorProto.FLOAT if to == TensorProto.FLOAT16 else TensorProto.FLOAT16
+    x, want = (every.astype(np.float32 if kind == TensorProto.FLOAT else np.float16) for kind in (other, to))
+    graph = helper.make_graph(
+        [helper.make_node("Cast", ["x"], ["y"], to=to)], "cast",
+        [helper.make_tensor_value_info("x", other, x.shape)], [helper.make_tensor_value_info("y", to, x.shape)],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    y = cenote.load(made.SerializeToString(), denormals="flush")(x)
+    np.testing.assert_array_equal(y.astype(np.float32), want.astype(np.float32))

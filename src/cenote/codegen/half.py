@@ -1,8 +1,8 @@
 """Conversions to and from 16-bit floats that a target may not have in hardware, by integer arithmetic.
 
-bfloat16 is the upper half of a float32. The float16 tricks (a multiplication that re-biases the exponent, an addition
-that lets the float adder round subnormals) follow F. Giesen's public-domain notes on half-precision conversion. All
-round to nearest even and keep NaN a NaN. Conversions from float64 go through float32, which may round twice.
+bfloat16 is the upper half of a float32. The float16 tricks (sums that let the float adder normalise and round
+subnormals) follow F. Giesen's public-domain notes on half-precision conversion. All round to nearest even and keep NaN
+a NaN. Conversions from float64 go through float32, which may round twice.
 """
 
 from __future__ import annotations
@@ -55,10 +55,13 @@ def _to_bfloat16(kernel: Emitter, value: Value) -> Value:
 def _from_float16(kernel: Emitter, value: Value) -> Value:
     bits = value.bits(U16).to(U32)
     magnitude = (bits & 0x7FFF) << 13
-    scaled = magnitude.bits(F32) * 2.0**112  # corrects the bias of the exponent, subnormals included
-    overflow = scaled >= 65536.0  # infinity and NaN had the largest exponent
-    special = scaled.bits(U32) | 0x7F800000
-    return (kernel.select(overflow, special, scaled.bits(U32)) | ((bits & 0x8000) << 16)).bits(F32)
+    rebased = magnitude + (112 << 23)  # the bias of float32's exponent
+    # As float32 a subnormal would be below its smallest normal number, and zero to threads that flush those.
+    subnormal = (rebased + (1 << 23)).bits(F32) - 2.0**-14
+    result = kernel.select(magnitude < (1 << 23), subnormal.bits(U32), rebased)
+    special = rebased | 0x7F800000  # infinity and NaN had the largest exponent
+    result = kernel.select(magnitude >= (31 << 23), special, result)
+    return (result | ((bits & 0x8000) << 16)).bits(F32)
 
 
 def _to_float16(kernel: Emitter, value: Value) -> Value:
