@@ -58,11 +58,11 @@ def compress(
                 seeded standard normal numbers, which a warning says; a first axis without a size counts as 1
     goal        "both": a treatment is kept if the file gets smaller and a call not slower beyond doubt; "size": if the
                 file gets smaller; "speed": if a call gets faster beyond doubt
-    treatments  what is tried: "prune" (filters of convolutions without weights, or with hardly any, are removed with
-                the channels that read them), "low_rank" (large products and convolutions of one pixel as pairs of thin
-                ones), then for each layer the first of the types that keeps the bound: "int4" (blocks of 32 weights
-                share a scale), "int8" (products: blocks of 64; convolutions: one scale per filter), "float16",
-                "bfloat16"
+    treatments  what is tried: "prune" (filters without weights, or with hardly any, are removed with the channels that
+                read them, those that meet in residuals and the like together), "low_rank" (large products and
+                convolutions of one pixel as pairs of thin ones), then for each layer the first of the types that keeps
+                the bound: "int4" (blocks of 32 weights share a scale), "int8" (products: blocks of 64; convolutions:
+                one scale per filter), "float16", "bfloat16"
     threads     threads of the runs, as for `cenote.load`
     progress    is called with what is being done, how much of it is done, and how much there is
 
@@ -195,11 +195,8 @@ class _Trials:
     def prune(self) -> None:
         """Try to remove filters of zeros, then those that are small beside the largest of their layer."""
         for part in (0.0, self.within / 10, self.within):
-            made = self.best
-            for name in [layer.name for layer in layers(made)]:
-                layer = next((each for each in layers(made) if each.name == name), None)
-                made = made if layer is None else pruned(made, layer, part) or made
-            if made is not self.best:
+            made = pruned(self.best, part)
+            if made is not None:
                 self._try(f"filters up to {part:.1g} of the largest", "prune", made)
 
     def _try(self, title: str, kind: str, made: SharedNetwork) -> bool:

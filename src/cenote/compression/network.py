@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -85,13 +85,23 @@ class SharedNetwork:
         made = {name for node in self.nodes for name in (*node.input, *node.output, *read_inside(node))}
         return made | set(self.tensors) | {each.name for each in self.shell.graph.input}
 
-    def fresh(self, stem: str) -> str:
-        """Return a name that no value has."""
-        taken, count, name = self.names(), 0, stem
+    def fresh(self, stem: str, taken: Container[str] | None = None) -> str:
+        """Return a name that no value has; or one that is not among those taken."""
+        taken, count, name = self.names() if taken is None else taken, 0, stem
         while name in taken:
             count += 1
             name = f"{stem}.{count}"
         return name
+
+    def shapes(self) -> dict[str, tuple[int | str, ...]]:
+        """Return the sizes of values as far as ONNX infers them, those of values whose sizes are all known or named."""
+        inferred = onnx.shape_inference.infer_shapes(self._light()[1]).graph
+        found = {}
+        for each in (*inferred.input, *inferred.value_info, *inferred.output):
+            if each.type.tensor_type.HasField("shape"):
+                sizes = each.type.tensor_type.shape.dim
+                found[each.name] = tuple(size.dim_param or size.dim_value for size in sizes)
+        return {name: sizes for name, sizes in found.items() if all(sizes)}
 
     def changed(
         self,
@@ -104,15 +114,20 @@ class SharedNetwork:
         kept = {name: each for name, each in self.tensors.items() if name not in gone}
         return replace(self, nodes=tuple(nodes), tensors={**kept, **(added or {})})
 
-    def with_blocks(self) -> SharedNetwork | None:
-        """Return the network in an opset that has blocks of weights; None where it cannot be converted."""
-        if self.opset >= BLOCKS_SINCE:
-            return self
+    def _light(self) -> tuple[dict[str, TensorProto], ModelProto]:
+        """Return the large constants, and the model with inputs in their place."""
         large = {name: each for name, each in self.tensors.items() if bytes_of(each) > _LARGE}
         light = self.changed(self.nodes, large).message()
         light.graph.input.extend(
             helper.make_tensor_value_info(name, each.data_type, each.dims) for name, each in large.items()
         )
+        return large, light
+
+    def with_blocks(self) -> SharedNetwork | None:
+        """Return the network in an opset that has blocks of weights; None where it cannot be converted."""
+        if self.opset >= BLOCKS_SINCE:
+            return self
+        large, light = self._light()
         light.ir_version = max(light.ir_version, _IR_OF_BLOCKS)
         try:
             made = SharedNetwork.of(version_converter.convert_version(light, BLOCKS_SINCE))
