@@ -13,9 +13,8 @@ from onnx import helper, numpy_helper
 
 CHANNELS = (3, 8, 20, 32)
 SYMBOLS = ("n", "h", "w")
-Grid = tuple[
-    object, ...
-]  # how a map's height and width came about: equal grids have equal sizes, whatever these are
+# How a map's height and width came about: equal grids have equal sizes, whatever these are.
+Grid = tuple[object, ...]
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,5 @@ def test_six_sizes(network: Callable[[Net], list[str]]) -> None:
     filters = any(
         node.op_type == "Resize" and b"nearest" not in node.SerializeToString() for node in net.nodes
     )
-    check(
-        model, SIZES, threads=1, rounds=filters
-    )  # rows first or columns first, by the size that was planned
+    # Rows first or columns first, by the size that was planned.
+    check(model, SIZES, threads=1, rounds=filters)

@@ -65,11 +65,12 @@ def test_a_sample_keeps_the_leading_axes() -> None:
 
 def test_a_line_of_new_sizes() -> None:
     cost = Cost("net", 1, "cenote", 3, growth=[6.0, 9.0, 1.0], mapped=[40.0] * 3, compiled=2, error=1e-3)
+    # A disturbed run in each round.
     for first in (
         (0.011, 0.012, 0.013),
         (0.011, 0.5, 0.013),
         (0.1, 0.012, 0.010),
-    ):  # a disturbed run in each round
+    ):
         cost.first += first
         cost.steady += [0.01] * 3
         cost.back += [0.0105] * 3

@@ -134,9 +134,8 @@ def compare(result: Array, expected: Array, case: Any) -> None:
         np.testing.assert_array_equal(result, expected)
         return
     tolerance, zero = case.rtol, max(case.atol, 1e-6)
-    if (
-        result.dtype.itemsize < 4
-    ):  # two units in the last place: the expected values were rounded at every step
+    # Two units in the last place: the expected values were rounded at every step.
+    if result.dtype.itemsize < 4:
         tolerance = max(tolerance, 2.0**-6 if result.dtype.name == "bfloat16" else 2.0**-9)
         result, expected = result.astype(np.float64), expected.astype(np.float64)
     np.testing.assert_allclose(result, expected, rtol=tolerance, atol=zero)

@@ -35,9 +35,8 @@ def test_host_steps_have_no_threads() -> None:
 
 
 def test_pieces() -> None:
-    found = step(
-        items=3, busy_ms=(6.0, 6.0), kernels_ms=6.0
-    )  # each thread has two pieces in every other call
+    # Each thread has two pieces in every other call.
+    found = step(items=3, busy_ms=(6.0, 6.0), kernels_ms=6.0)
     assert by_pieces(found) == pytest.approx(4 / 3)
     assert lost_by_pieces(found) == pytest.approx(2.0)
     assert by_pieces(step(items=100, grain=25, busy_ms=(1.0, 1.0))) == 1

@@ -246,9 +246,8 @@ def test_function_that_hands_on_its_input() -> None:
 
 
 def test_functions_that_call_themselves_or_explode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        onnx_nodes.OnnxImporter, "_inline", None
-    )  # they are refused before anything is inlined
+    # They are refused before anything is inlined.
+    monkeypatch.setattr(onnx_nodes.OnnxImporter, "_inline", None)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
     loop = helper.make_function("f", "Loop", ["a"], ["b"], [node("Loop", ["a"], ["b"], domain="f")], opsets)
     refused(model([node("Loop", ["x"], ["y"], domain="f")], functions=[loop]), ModelError, "nested more than")

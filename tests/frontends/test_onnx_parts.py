@@ -54,10 +54,11 @@ def test_what_is_not_supported_lies_inside(tmp_path: Path) -> None:
     for ends, name in (
         ({"outputs": ["negative"]}, "decode"),
         ({"inputs": ["picture"]}, "encode"),
+        # Its function is one node to those who name values.
         (
             {"inputs": ["picture"], "outputs": ["half"]},
             "both",
-        ),  # its function is one node to those who name values
+        ),
     ):
         with pytest.raises(UnsupportedError, match=f"m.onnx.*'{name}'.*not supported"):
             cenote.load(path, **ends)  # type: ignore[arg-type]

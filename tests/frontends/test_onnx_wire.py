@@ -58,9 +58,8 @@ def test_a_file_that_becomes_shorter_is_an_error(tmp_path: Path) -> None:
 
 def test_fields_after_the_graph_and_unknown_fields_are_kept() -> None:
     proto = big(5000)
-    extra = (
-        b"\x9a\x3f\x03abc" + b"\x9d\x3f\0\0\0\0" + b"\x99\x3f" + b"\0" * 8 + b"\x98\x3f\x05"
-    )  # 4 wire types
+    # 4 wire types.
+    extra = b"\x9a\x3f\x03abc" + b"\x9d\x3f\0\0\0\0" + b"\x99\x3f" + b"\0" * 8 + b"\x98\x3f\x05"
     content = proto.SerializeToString() + extra
     source = BytesSource(content)
     parts = split(source)
@@ -89,8 +88,7 @@ def test_mutated_files_split_or_are_left_whole(data: st.DataObject) -> None:
     parts = split(source)
     try:
         whole = onnx.ModelProto.FromString(bytes(content))
-    except (
-        Exception
-    ):  # the skeleton must not parse better than the file, but may: its weights are not looked at
+    # The skeleton must not parse better than the file, but may: its weights are not looked at.
+    except Exception:
         return
     assert joined(source, parts).SerializeToString() == whole.SerializeToString()

@@ -113,9 +113,8 @@ def test_numbers_among_integers_are_refused_or_exact(name: str) -> None:
             if not isinstance(want, np.ndarray) or (want.dtype.kind == "f" and not is_small(want)):
                 continue
             want = ANOTHER_ANSWER.get(name, np.asarray)(want)
-            if (
-                "avg_pool" in name
-            ):  # a negative divisor leads out of the type's range, where averages are clipped
+            # A negative divisor leads out of the type's range, where averages are clipped.
+            if "avg_pool" in name:
                 want = np.clip(want, np.iinfo(got.dtype).min, np.iinfo(got.dtype).max)
             assert is_exact(got, want), f"{name}({what}) of {dtype.__name__}: {got}, of float64 {want}"
 

@@ -22,9 +22,8 @@ from tests.fuzz.guard import Fence
 
 TYPES = (np.float32, np.float32, np.float64, np.float16, BFLOAT16)
 RANDOM = ("dropout", "depth")
-ANY_ORDER = (
-    "scaled_dot_product_attention",
-)  # reads transposed views where they lie, in blocks of another size
+# Reads transposed views where they lie, in blocks of another size.
+ANY_ORDER = ("scaled_dot_product_attention",)
 # What Python itself says of a call that does not fit a signature, or of a text that is no text.
 SIGNATURE = re.compile(r"argument|takes \d+ positional")
 

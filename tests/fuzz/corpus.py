@@ -63,9 +63,8 @@ def inputs_for(declared: Any, rng: random.Random) -> Array | None:
     if shape is None:
         shape = (2, 3)
     extents = [extent if isinstance(extent, int) else rng.choice((1, 2, 3, 8)) for extent in shape]
-    largest = np.prod(
-        [extent for extent in extents if extent], dtype=np.float64
-    )  # NumPy counts beside empty axes too
+    # NumPy counts beside empty axes too.
+    largest = np.prod([extent for extent in extents if extent], dtype=np.float64)
     if any(extent < 0 for extent in extents) or largest > 200_000:
         return None
     source = np.random.default_rng(rng.getrandbits(60))

@@ -108,12 +108,13 @@ ODD: tuple[Any, ...] = (
     {"class": ["cenote.ops.nothing", "Op"], "fields": {}}, {"dtype": "float33"}, {"array": ["float32", [2], "!"]},
     {"array": ["object", [1], "AAAA"]},
 )  # fmt: skip
+# What kernels do is in them, as in the kernels: trusted, not checked.
 NUMBERS = (
     "words",
     "items",
     "grain",
     "scratch",
-)  # what kernels do is in them, as in the kernels: trusted, not checked
+)
 
 
 def craft(header: Any, rng: random.Random) -> None:

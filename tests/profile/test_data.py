@@ -96,9 +96,8 @@ def test_roofs_answer_for_counts_and_sizes_between_those_measured() -> None:
     found = ROOFS.transfer_seconds(8 << 20, 8 << 20, 1)
     assert found is not None
     assert found[1] == "memory"
-    near = (1 << 15) / (
-        16 << 20
-    )  # of it may lie in the first cache; half read, half written is as fast as a copy
+    # Of it may lie in the first cache; half read, half written is as fast as a copy.
+    near = (1 << 15) / (16 << 20)
     assert math.isclose(found[0], (16 << 20) * (near / 100e9 + (1 - near) / 8e9))
     assert ROOFS.transfer_seconds(0, 0, 1) is None
 

@@ -324,11 +324,8 @@ def test_large_files_have_their_constants_beside_them(
     whole, _ = quantized(tmp_path, source, x)
     wanted = cenote.load(whole, threads=1)(x)
     monkeypatch.setattr(reading, "LARGEST_FILE", 1000)
-    for name in (
-        "quantized.onnx.data",
-        "quantized.onnx.data2",
-        "quantized.onnx.data",
-    ):  # each writes over another
+    # Each writes over the one before.
+    for name in ("quantized.onnx.data", "quantized.onnx.data2", "quantized.onnx.data"):
         path, _ = quantized(tmp_path, source, x)
         assert path.stat().st_size < 4096 < (tmp_path / name).stat().st_size < 12_000
         np.testing.assert_array_equal(cenote.load(path, threads=1)(x), wanted)

@@ -74,9 +74,8 @@ def test_a_full_log_keeps_its_bounds(threads: int) -> None:
     log = recorder._log
     assert log.size == LOGS.size + threads * (LOG.size + 5 * NOTE.size)
     for thread in range(1, threads):
-        assert (
-            log[LOGS.size + thread * (LOG.size + 5 * NOTE.size) + LOG.room] == 5
-        )  # what stands behind the first log
+        # What stands behind the first log.
+        assert log[LOGS.size + thread * (LOG.size + 5 * NOTE.size) + LOG.room] == 5
     recorder.clear()
     assert recorder.filled == 0
     assert not recorder.calls

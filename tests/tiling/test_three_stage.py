@@ -39,12 +39,13 @@ def machine(ub: int, cores: int, **fields: Any) -> dict[str, Any]:
 
 
 TWO = {"input": (2, 4, 8, 8), "kernel": 2}  # 8 planes of 8x8 to 4x4: a plane takes 8*32 + 4*16 = 320 bytes
+# 4 planes of 8x8: 256 in + 256 out = 512.
 THREE = {
     "input": (1, 4, 8, 8),
     "kernel": 3,
     "padding": 1,
     "stride": 1,
-}  # 4 planes of 8x8: 256 in + 256 out = 512
+}
 DEEP = {"input": (1, 2, 4, 4, 4), "kernel": 2}  # 2 planes of 4^3 to 2^3: 4*4*16 + 2*2*8 = 288 bytes
 LINE = {"input": (1, 1, 64), "kernel": 2}  # 1 plane of 64 to 32: 256 + 128 = 384 bytes
 GLOBAL = {"input": (1, 8, 5, 5)}  # 8 planes: 5 rows of 5*4=20, aligned 24: 120, and 8 out: 128 bytes

@@ -44,9 +44,8 @@ class SharedNetwork:
         shell.CopyFrom(model)
         inputs = [each for each in model.graph.input if each.name not in tensors]
         del shell.graph.node[:], shell.graph.initializer[:], shell.graph.input[:]
-        del shell.graph.value_info[
-            :
-        ]  # sizes of values change where filters are removed, and engines check them
+        # Sizes of values change where filters are removed, and engines check them.
+        del shell.graph.value_info[:]
         shell.graph.input.extend(inputs)
         return SharedNetwork(shell, tuple(model.graph.node), tensors)
 

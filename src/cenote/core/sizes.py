@@ -120,9 +120,8 @@ class Size(Symbolic):
             return self._real("//", other)
         if not isinstance(other, Size) and int(other) > 0:
             return self.trace.quotient(self, int(other))
-        low, high = self.trace.tight_bounds(
-            self
-        )  # so that what is divided by the quotient need not be asked for
+        # Tight ones, so that what is divided by the quotient need not be asked for.
+        low, high = self.trace.tight_bounds(self)
         low, high = min(low, 0), max(high, -1)
         if self.trace.bounds(other)[0] < 1:
             if other == 0:

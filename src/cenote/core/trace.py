@@ -149,12 +149,8 @@ class Trace:
         """Return bounds that know of quotients: a // n lies between (a - n + 1) / n and a / n, so that 2 * (h // 2) - h
         is -1 or 0. Costs several times as much as `bounds`."""
         low, high = self.bounds(size)
-        terms, scale, least, most = (
-            size.terms,
-            1,
-            0,
-            0,
-        )  # scale * size is the terms plus a number from least to most
+        # scale * size is the terms plus a number from least to most.
+        terms, scale, least, most = size.terms, 1, 0, 0
         passed: set[int] = set()
         while (found := self._last_quotient(terms, passed)) is not None:
             unknown, factor = found

@@ -22,10 +22,8 @@ from cenote.graph.graph import Node
 from cenote.graph.interpreter import run_node
 from cenote.ops.base import OpenShape
 
-FOLLOWS, OPEN = (
-    -2,
-    -1,
-)  # extents in a pattern: one that the inputs' types give, and one that is a number of the finding
+# Extents in a pattern: one that the inputs' types give, and one that is a number of the finding.
+FOLLOWS, OPEN = -2, -1
 _MOST_NUMBERS = 64  # most numbers of a content; a longer one is part of the pattern as a whole
 _LARGEST = 1 << 20  # largest number that counts as a size
 

@@ -98,9 +98,8 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         *((lambda graph: compute_in_bfloat(graph, target),) if options.precision == "bfloat16" else ()),
         *((lambda graph: multiply_on_tiles(graph, target),) if options.precision == "float16x3" else ()),
         fuse_chains,
-        *(
-            (sum_exactly, accumulate_in_float64) if exact else ()
-        ),  # for products and sums that passes have made
+        # For products and sums that passes have made.
+        *((sum_exactly, accumulate_in_float64) if exact else ()),
         eliminate_dead,
         own_outputs,
         lambda graph: complete_outputs(graph, target),

@@ -84,9 +84,8 @@ def _elementwise(sinker: Sinker, node: Node, order: Order) -> Moved | None:
     inputs: list[str] = []
     for name in node.inputs:
         operand = sinker.operand(name, order) if name else ""
-        if (
-            operand is None
-        ):  # a whole map in the other order: transposed once, if most operands have it already
+        # A whole map in the other order: transposed once, if most operands have it already.
+        if operand is None:
             if 2 * turned < len(node.inputs) or sinker.types[name].rank != len(order):
                 return None
             operand = sinker.turn_back(name, order)

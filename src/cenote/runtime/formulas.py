@@ -20,13 +20,8 @@ from cenote.core.formulas.expressions import FUNCTIONS
 from cenote.core.types import Array
 
 Dimensions = Sequence[int]
-_NO_ANSWER = (
-    CenoteError,
-    ArithmeticError,
-    LookupError,
-    TypeError,
-    ValueError,
-)  # exceptions of formulas for unusual sizes
+# Exceptions of formulas for unusual sizes.
+_NO_ANSWER = (CenoteError, ArithmeticError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)

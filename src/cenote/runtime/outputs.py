@@ -23,9 +23,8 @@ from cenote.core.locks import Guard
 from cenote.core.types import Array
 from cenote.runtime.memory import ALIGNMENT, aligned_in, empty_output, empty_owner
 
-ALIGNED = (
-    64 << 10
-)  # bytes from which a result is aligned: smaller ones gain less than the 0.7 us that it takes
+# Bytes from which a result is aligned: smaller ones gain less than the 0.7 us that it takes.
+ALIGNED = 64 << 10
 LARGE = 1 << 20  # bytes from which a result's memory is remembered
 # Most bytes remembered, or twice the last one: a program often holds one result while it computes the next.
 _KEPT = 256 << 20

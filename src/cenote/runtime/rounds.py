@@ -162,6 +162,7 @@ class _Rounds:
         team, table = self.team, self.instance.table_address
         driver, control = self.instance.program.driver, team.address
         try:
+            # Python handles signals here.
             while state := driver.rounds(
                 driver.run_address,
                 control,
@@ -172,7 +173,7 @@ class _Rounds:
                 self.going,
                 ctypes.byref(self.at),
                 until,
-            ):  # Python handles signals here
+            ):
                 require_team(team)
                 if state != _WITHIN:
                     continue

@@ -88,9 +88,8 @@ class Team:
         self.threads, self.abi = threads, abi
         self.guard = Guard()
         self.runner = 0  # the thread whose run is in progress; it holds the guard
-        self.family: list[Team] = [
-            self
-        ]  # all teams of this size, the first one first; the list is shared by them
+        # All teams of this size, the first one first; the list is shared by them.
+        self.family: list[Team] = [self]
         self.lost = False  # True in a forked child: the workers are in the parent
         words = CONTROL.cpus if threads == 1 else CONTROL.size
         self.control = aligned_bytes(words * 8, "a thread team").view(np.int64)

@@ -77,9 +77,8 @@ def test_odd_scales_of_products_round_as_their_factor(place: str, scale: float) 
         np.testing.assert_array_equal(qgemm(**given, into=()).run(17), floats)
         return
     want = np.clip(np.rint(np.where(np.isnan(quotient), 0, quotient)) + 3, 0, 255)
-    dequantized = (
-        np.isinf(scale) and place != "y"
-    )  # weights and rows first: infinity - infinity, 0 * infinity
+    # Weights and rows first: infinity - infinity, 0 * infinity.
+    dequantized = np.isinf(scale) and place != "y"
     y = qgemm(**given, into=(parts["y"], U)).run(17)
     np.testing.assert_array_equal(y, 3 if dequantized else want)
 

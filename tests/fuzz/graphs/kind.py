@@ -126,9 +126,8 @@ class Graphs(BesidePeer):
         text = f"{type(error).__name__}: {error}"
         if not isinstance(theirs, str) and runs and not any(words in text for words in STRICTER):
             raise Finding(f"refused alone: {text}")
-        if runs and isinstance(
-            error, ModelError | CodegenError
-        ):  # of the compiler's own; others say what does not fit
+        # Of the compiler's own; others say what does not fit.
+        if runs and isinstance(error, ModelError | CodegenError):
             raise Finding(f"refused, though the reference runs it: {text}")
         return "refused by both" if isinstance(theirs, str) else "refused, as the reference"
 

@@ -82,9 +82,8 @@ class Maker:
     careless: bool = False
 
     def __post_init__(self) -> None:
-        self.alive = np.ones(
-            len(next(iter(self.sizes.values()))), bool
-        )  # the sizes at which no value is empty
+        # The sizes at which no value is empty.
+        self.alive = np.ones(len(next(iter(self.sizes.values()))), bool)
         self.noise_of = np.random.default_rng(self.rng.getrandbits(60))
 
     # ---- leaves ---------------------------------------------------------------------------------------------------

@@ -233,9 +233,8 @@ def reshape(m: Maker) -> Value:
                 else m.add("Reshape", x, (n, c * h, w), m.ints(0, -1, 0), exact=True)
             )
         return m.add("Reshape", x, (rows.extent, c * w), m.vector(rows, -1), exact=True)
-    if (
-        x.rank == 3 and how == 2 and isinstance(x.shape[1], int)
-    ):  # back to a picture, of one row or one column
+    # Back to a picture, of one row or one column.
+    if x.rank == 3 and how == 2 and isinstance(x.shape[1], int):
         n, c, t = x.shape
         shape = (n, c, 1, t) if m.maybe() else (n, c, t, 1)
         to = m.ints(0, 0, 1, -1) if shape[2] is not t else m.ints(0, 0, -1, 1)

@@ -51,9 +51,8 @@ def drawn(seed: int) -> tuple[Conv | ConvTranspose, list[Array]]:
             continue
         noise = np.random.default_rng(seed)
         arrays = [noise.standard_normal(shape).astype(np.float32) for shape in (x, w, (filters,))]
-        arrays[1] /= np.float32(
-            np.sqrt(channels // groups * np.prod(window))
-        )  # outputs near 1: clipping hides little
+        # Outputs near 1: clipping hides little.
+        arrays[1] /= np.float32(np.sqrt(channels // groups * np.prod(window)))
         return op, arrays
 
 

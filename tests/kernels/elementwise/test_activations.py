@@ -85,9 +85,8 @@ def test_vectors_together_are_the_same_bits(kind: str, target: Target) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
-@pytest.mark.parametrize(
-    "kind", sorted(KINDS.keys() - {"thresholded_relu", "shrink"})
-)  # defined by comparisons
+# Defined by comparisons.
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"thresholded_relu", "shrink"}))
 def test_nan_stays(kind: str) -> None:
     activation = Activation(kind, *PARAMETERS.get(kind, (0.0, 0.0)))
     assert np.isnan(activation.apply(np.array([np.nan]))).all()

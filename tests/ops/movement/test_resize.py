@@ -24,6 +24,7 @@ RECORDED = [
     (1024, 0.3, "asymmetric", "floor", 3, 10),  # 3 / 0.3f is 9.9999996, in float32 10
     (1024, 0.3, "asymmetric", "floor", 6, 20),
     (25, 0.3, "half_pixel", "round_prefer_ceil", 4, 15),  # 14.499999 counts as a tie
+    # The resized extent is not quite 194.
     (
         188,
         194 / 188,
@@ -31,7 +32,7 @@ RECORDED = [
         "round_prefer_floor",
         48,
         47,
-    ),  # the resized extent is not quite 194
+    ),
     (43, 1.4, "half_pixel_symmetric", "round_prefer_ceil", 5, 4),
     (55, 1.3, "pytorch_half_pixel", "round_prefer_floor", 19, 14),  # so does 14.500001
 ]

@@ -25,9 +25,8 @@ from tests.codegen import bochs
 from tests.harness import calls_of, input_types, lowerings_of, run_lowering
 from tests.targets import LARGE, TARGETS, anywhere
 
-WAYS = [
-    replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))
-]  # a machine with the instruction runs both
+# A machine with the instruction runs both.
+WAYS = [replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))]
 named = pytest.mark.parametrize("target", WAYS, ids=lambda target: f"{target.name}-{target.dots}")
 
 

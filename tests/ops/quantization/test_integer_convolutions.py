@@ -21,9 +21,8 @@ from cenote.ops.quantization.quantized_linear import ConvInteger, ConvIntegerToF
 from tests.harness import run_lowering
 from tests.targets import TARGETS
 
-WAYS = [
-    replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))
-]  # a machine with the instruction runs both
+# A machine with the instruction runs both.
+WAYS = [replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))]
 named = pytest.mark.parametrize("target", WAYS, ids=lambda target: f"{target.name}-{target.dots}")
 CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
 

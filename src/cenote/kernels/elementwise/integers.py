@@ -65,13 +65,8 @@ def power(k: Kernel, a: Value, b: Value) -> Value:
     result, square = k.variable(one), k.variable(a)
     left = k.variable(k.select(b < 0, zero, b) if signed else b)
     done = 0
-    for upto in (
-        4,
-        8,
-        16,
-        32,
-        64,
-    ):  # most exponents have few bits: further ones are looked at where there are some
+    # Most exponents have few bits: further ones are looked at where there are some.
+    for upto in (4, 8, 16, 32, 64):
         if upto > a.type.bits:
             break
         with ExitStack() as block:

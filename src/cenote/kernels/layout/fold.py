@@ -89,10 +89,8 @@ class FoldSpec(KernelSpec):
     def _add(self, k: Kernel, sums: Pointer, x: Pointer, tap: Value) -> None:
         """Add one tap of all windows along the width, except windows whose tap lies in the border."""
         n = k.number
-        stride, shift = (
-            n("stride_w"),
-            tap * n("dilation_w") - n("pad_w"),
-        )  # window b reads place b * stride + shift
+        # Window b reads place b * stride + shift.
+        stride, shift = n("stride_w"), tap * n("dilation_w") - n("pad_w")
         first = k.maximum(k.integer(0), (stride - 1 - shift) // stride)
         last = k.minimum(n("blocks_w"), k.maximum(k.integer(0), (n("size_w") - 1 - shift + stride) // stride))
         if not self.adjacent:

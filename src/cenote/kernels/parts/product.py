@@ -32,9 +32,8 @@ from cenote.kernels.parts.split import WHOLE, region_exponent
 
 SCRATCH = 4 * POSITIONS * FILTERS  # bytes: the sums of an item's step
 TILE_WORDS = ROWS * WORDS
-ENTRY = (
-    PARTS * 2 * TILE_WORDS
-)  # words of the weights of a channel block and a tap: [part][tile][pair][filter]
+# Words of the weights of a channel block and a tap: [part][tile][pair][filter].
+ENTRY = PARTS * 2 * TILE_WORDS
 # Products of parts of x and of w, in an order in which each but the first finds one side in its tiles.
 _STEPS = ((1, 0), (0, 0), (0, 1))
 _NUMBERS = split_words(

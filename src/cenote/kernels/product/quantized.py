@@ -43,9 +43,8 @@ from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 UNROLL = 4  # fours of the depth at a time
 OPERANDS = ("a", "b", "offsets", "row_sums", "y")
-NUMBERS = split_words(
-    "columns depth a_row r_row y_row wide tiles narrow band bands wide_groups groups zero"
-)  # as in `tiles.py`
+# As in `tiles.py`.
+NUMBERS = split_words("columns depth a_row r_row y_row wide tiles narrow band bands wide_groups groups zero")
 
 
 @dataclass(frozen=True)

@@ -305,9 +305,8 @@ class _Emitter:
                     spread = rows.spread(row, index, self.lanes)
                     for vector, total in zip(vectors, totals, strict=True):
                         total.value = k.fma(spread, vector, total.value)
-                if (
-                    copy is not None
-                ):  # copied after the sums: before them, the vectors did not stay in registers
+                # Copied after the sums: before them, the vectors did not stay in registers.
+                if copy is not None:
                     for block, vector in enumerate(vectors):
                         copy.at.store(vector, index * self.row + block * self.lanes)
                 rows.step()

@@ -37,9 +37,8 @@ from cenote.kernels.strided_axes import (
 MOST_TAPS = 16  # most unrolled taps of both axes of a blocked map together
 MOST_ROW_TAPS = 128  # most taps of an axis of a plain map
 _WORK = 1 << 16  # taps of the places that a thread takes at a time
-_WORK_KEPT = (
-    1 << 18
-)  # the same where rows are kept from one to the next: the first row of a piece has none to keep
+# The same where rows are kept from one to the next: the first row of a piece has none to keep.
+_WORK_KEPT = 1 << 18
 
 
 @dataclass(frozen=True)

@@ -111,9 +111,8 @@ class SamplingRule:
         instead, limited so that indices stay small. NaN becomes a number far below."""
         size = extent.to(F64)
         if self.padding == "zeros" or (self.padding == "border" and self.mode == "cubic"):
-            return _clamped(
-                k, place, k.constant(F64, -3.0), size + 2.0
-            )  # all taps of a place beyond are outside
+            # All taps of a place beyond are outside.
+            return _clamped(k, place, k.constant(F64, -3.0), size + 2.0)
         if self.padding == "border":
             return _clamped(k, place, k.constant(F64, 0.0), size - 1.0)
         place = cut(k, place)

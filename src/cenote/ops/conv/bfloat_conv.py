@@ -36,12 +36,10 @@ from cenote.ops.conv.winograd import winograd
 from cenote.ops.epilogue import Epilogue
 from cenote.ops.values import ROUNDED_OPERANDS, narrow, wide
 
-_ROUNDING = (
-    2.0**-8
-)  # relative, of results in bfloat16: a float32 sum beside a tie may be rounded the other way
-_OPERANDS = (
-    2.0**-6
-)  # relative to the largest result, where operands are rounded that the reference takes as they are
+# Relative, of results in bfloat16: a float32 sum beside a tie may be rounded the other way.
+_ROUNDING = 2.0**-8
+# Relative to the largest result, where operands are rounded that the reference takes as they are.
+_OPERANDS = 2.0**-6
 _FLOATS = (FLOAT32, BFLOAT16)
 
 

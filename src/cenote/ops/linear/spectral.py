@@ -23,11 +23,12 @@ from cenote.ops.checks import (
 )
 from cenote.ops.values import narrow, seeded, wide
 
+# Factors of cos(0), cos(2 pi n / N), cos(4 pi n / N).
 WINDOWS: Mapping[str, tuple[float, ...]] = {
     "hann": (0.5, -0.5),
     "hamming": (25 / 46, -21 / 46),  # the exact coefficients, usually rounded to 0.54 and 0.46
     "blackman": (0.42, -0.5, 0.08),
-}  # factors of cos(0), cos(2 pi n / N), cos(4 pi n / N)
+}
 
 
 def _decode_window(node: Imported) -> Op:

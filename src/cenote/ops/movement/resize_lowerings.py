@@ -65,9 +65,8 @@ def resize_lowerings(
     if blockable and lanes and math.prod(counts) <= MOST_TAPS:
         blocked = Layout(lanes)
         channels = plain(x.shape[1])
-        filled = (
-            -(-channels // blocked.lanes) * blocked.lanes / channels
-        )  # lanes without a channel are computed too
+        # Lanes without a channel are computed too.
+        filled = -(-channels // blocked.lanes) * blocked.lanes / channels
         steps = plain(output.size) * filled * 2 * math.prod(counts)
         seconds = pass_seconds(moved * filled, steps)
         yield Lowering.of_call("taps_blocked", (blocked, *rest), (blocked,), call, seconds, error)

@@ -302,9 +302,8 @@ def divided_type(pool: Pool, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return FLOAT64 if pool.accumulate == "float64" else dtype
 
 
-Axes = tuple[
-    int | None, int | None, int | None
-]  # the operator's axis behind planes, rows, columns; None: missing
+# The operator's axis behind planes, rows, columns; None: missing.
+Axes = tuple[int | None, int | None, int | None]
 
 
 def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:

@@ -129,9 +129,8 @@ class BlurPool(MapOp):
             low, high = windows.read(first, stop)
             if first < stop:
                 last = windows.size - 1
-                before = max(
-                    0, -windows.start(first)
-                )  # elements read before the map, mirrored about its first
+                # Elements read before the map, mirrored about its first.
+                before = max(0, -windows.start(first))
                 beyond = max(0, windows.start(stop - 1) + windows.reach - 1 - last)
                 low = max(0, min(low, last - beyond))
                 high = min(last, max(high - 1, before)) + 1

@@ -19,9 +19,8 @@ from cenote.kernels.pool_gradient.index_scatter import scatter_call
 from cenote.ops.base import Check, Lowering
 from cenote.ops.pool.algorithms import TOLERANCES, layouts
 
-SCRATCH = (
-    1 << 28
-)  # bytes of sums in float32 at most; larger planes of 16-bit floats are left to the reference
+# Bytes of sums in float32 at most; larger planes of 16-bit floats are left to the reference.
+SCRATCH = 1 << 28
 
 
 @dataclass(frozen=True)

@@ -127,9 +127,8 @@ class MaxUnpool(MapOp):
         y = np.zeros((values.shape[0] * values.shape[1], size), x.dtype)
         rows = np.arange(len(y))[:, None]
         count = math.prod(values.shape[2:])
-        y[rows, plane.reshape(len(y), count)] = values.reshape(
-            len(y), count
-        )  # the last of equal indices stays
+        # The last of equal indices stays.
+        y[rows, plane.reshape(len(y), count)] = values.reshape(len(y), count)
         whole = np.zeros((*values.shape[:2], *spatial_of(result.shape, self.channels_last)), x.dtype)
         whole[(slice(None), slice(None), *(slice(0, extent) for extent in counted))] = y.reshape(
             *values.shape[:2], *counted

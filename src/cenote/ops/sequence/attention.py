@@ -144,9 +144,8 @@ class Attention(Op):
         queries, keys, values = self.shapes(q, k, v)
         heads, shared = keys[1], queries[1] // keys[1]
         by_head = q.rank == 4
-        order = (
-            () if by_head else (0, 2, 3, 1, 4)
-        )  # (batch, length, heads, shared, size) to (batch, heads, shared, …)
+        # (batch, length, heads, shared, size) to (batch, heads, shared, …)
+        order = () if by_head else (0, 2, 3, 1, 4)
         types = []
         for (batch, _, length, size), run in ((queries, shared), (keys, 1), (values, 1)):
             shape = (batch, heads, run, length, size) if by_head else (batch, length, heads, run, size)
