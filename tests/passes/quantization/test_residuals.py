@@ -134,3 +134,55 @@ def test_a_bound_that_overflows_by_a_small_scale_is_the_largest_number() -> None
         N("Clip", ["added", "low", "high"], ["sum"]),
     ]
     assert both([*nodes, *LAST], ys=np.float32(1.2e-38)) == (1, True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bits_of_random_additions_are_those_of_separate_steps(seed: int) -> None:
+    """Of s8 and u8, any zero points, sizes and bounds, no images, a residual that is another convolution's result, and
+    open sizes: planned for some, then run on others."""
+    random = np.random.default_rng(seed)
+    kind = np.dtype(("uint8", "int8")[seed % 2])
+    channels, filters, side = (int(random.choice(each)) for each in ((16, 33, 48), (16, 40, 65), (1, 3)))
+
+    def whole(*shape: int) -> Array:
+        return random.integers(0, 256, shape).astype(np.uint8).view(kind)
+
+    held = {**CONSTANTS, **{name: whole(1)[0] for name in ("z", "o", "rz", "yz")}}
+    weights = random.integers(-127, 128, (2, filters, channels, side, side)).astype(np.int8)
+    held |= {"w0": weights[0], "w1": weights[1], "wz": np.zeros(filters, np.int8)}
+    held |= {
+        "ws": (random.random(filters) * 4e-4 + 1e-4).astype(np.float32),
+        "low": np.float32(random.normal()),
+    }
+    two = seed % 4 > 1
+    between = N(("Relu", "Clip")[seed // 4], ["added", *(("low", "high") if seed > 3 else ())], ["sum"])
+    nodes = [
+        *convolution(0),
+        *(convolution(1) if two else RESIDUAL),
+        N("Add", ["c0", "c1" if two else "rf"], ["added"]),
+    ]
+    for node in nodes:
+        if node.op_type == "Conv":
+            node.attribute[0].ints[:] = [side // 2] * 4
+    given = {"x": whole(2, channels, 9, 12), **({} if two else {"r": whole(2, filters, 9, 12)})}
+    type_ = helper.np_dtype_to_tensor_dtype(kind)
+    made, apart = (
+        onnx.load_from_string(
+            model([*nodes, between, *LAST], given, held, ["y", *more], {"y": type_, "added": FLOAT})
+        )
+        for more in ((), ("added",))
+    )
+    for proto in (made, apart):
+        for value in proto.graph.input:
+            for axis, name in ((0, "n"), (2, "h"), (3, "w")):
+                value.type.tensor_type.shape.dim[axis].dim_param = name
+    loaded, separate = (
+        cenote.load(made.SerializeToString(), threads=2),
+        cenote.load(apart.SerializeToString(), threads=1),
+    )
+    for n, h, w in ((2, 9, 12), (1, 4, 17), (0, 9, 12), (3, 1, 1)):
+        other = {name: whole(n, x.shape[1], h, w) for name, x in given.items()}
+        np.testing.assert_array_equal(
+            np.asarray(loaded.run(other)["y"]), np.asarray(separate.run(other)["y"])
+        )
+    assert (adding(loaded), adding(separate)) == (1, 0)
