@@ -59,8 +59,8 @@ def load(
                products in chains of 32 terms instead of 256, and averages, sums, norms and statistics in float64;
                "bfloat16": operands of convolutions and products, and values between convolutions, are rounded to 8 bits
                where the CPU multiplies bfloat16 faster than float32, and weights="bfloat16" unless that says float16;
-               "float16x3": convolutions and products also by three products of float16, as accurate as plain sums in
-               float32, where the CPU has tiles for them (AMX-FP16)
+               "float16x3": convolutions and products also by three products of float16 where the CPU has tiles for them
+               (AMX-FP16), as accurate as plain sums in float32 unless channels of a pixel lie 2^24 apart
     weights    "float32"; "bfloat16" and "float16" keep weights of linear layers (Gemm, MatMul) in that type, which
                halves their time on few rows and rounds each weight relatively by up to 2^-9 or 2^-12
     tune       choice between algorithms that the cost model finds close. "full" measures them now, on one thread (a few
