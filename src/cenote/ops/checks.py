@@ -157,7 +157,8 @@ def _is_one(extent: int) -> bool:
 
 
 def normalize_axis(op: str, axis: int, rank: int) -> int:
-    """A possibly negative axis as 0..rank-1."""
+    """A possibly negative axis as 0..rank-1. A plan for all sizes is one for this axis where a model computes it."""
+    axis = int(axis)
     if not -rank <= axis < rank:
         raise ShapeError(
             f"{op}: axis {axis} is out of range for rank {rank} (allowed: {-rank} to {rank - 1})"
