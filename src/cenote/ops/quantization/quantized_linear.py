@@ -285,3 +285,17 @@ def check_bytes(op: str, x: TensorType, what: str) -> None:
 def flat(x: Array) -> Array:
     """One number as a scalar, so that it broadcasts without adding axes."""
     return x.reshape(()) if x.size == 1 else x
+
+
+def check_rescaled(
+    op: str, x: TensorType, x_scale: TensorType, x_zero: TensorType, y_scale: TensorType, y_zero: TensorType
+) -> None:
+    """Raise unless a tensor of bytes becomes another one, each by one float scale and one zero point."""
+    check_bytes(op, x, "x")
+    check_bytes(op, y_zero, "y_zero_point")
+    numbers = {"x_scale": x_scale, "x_zero_point": x_zero, "y_scale": y_scale, "y_zero_point": y_zero}
+    for what, value in numbers.items():
+        if value.size != 1:
+            raise ShapeError(f"{op}: '{what}' must be a scalar, got {value}")
+    for value in (x_scale, y_scale):
+        require_kind(op, value, "f", "scale")

@@ -20,11 +20,10 @@ from cenote.kernels.elementwise.expression import Expression, Step
 from cenote.kernels.pool.common import SUM
 from cenote.kernels.pool.whole_map import Maps, Reduce, partials, whole_maps
 from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
-from cenote.ops.checks import require_kind
 from cenote.ops.pool.algorithms import layouts
 from cenote.ops.pool.map_lowerings import maps_of
 from cenote.ops.quantization.quantize import saturated
-from cenote.ops.quantization.quantized_linear import check_bytes, flat
+from cenote.ops.quantization.quantized_linear import check_rescaled, flat
 from cenote.ops.values import seeded, wide
 
 _INT32 = np.dtype(np.int32)
@@ -45,13 +44,7 @@ class QLinearGlobalAveragePool(Op):
     def types(
         self, x: TensorType, x_scale: TensorType, x_zero: TensorType, y_scale: TensorType, y_zero: TensorType
     ) -> Types:
-        check_bytes(self.name, x, "x")
-        check_bytes(self.name, y_zero, "y_zero_point")
-        for value, what in zip((x_scale, x_zero, y_scale, y_zero), self.operands[1:], strict=True):
-            if value.size != 1:
-                raise ShapeError(f"{self.name}: '{what}' must be a scalar, got {value}")
-        for value in (x_scale, y_scale):
-            require_kind(self.name, value, "f", "scale")
+        check_rescaled(self.name, x, x_scale, x_zero, y_scale, y_zero)
         if x.rank < 3 or 0 in x.shape[2:]:
             raise ShapeError(f"{self.name}: needs batch, channels and elements of maps, got {list(x.shape)}")
         return (TensorType(y_zero.dtype, (*x.shape[:2], *(1,) * (x.rank - 2))),)

@@ -16,9 +16,8 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.reduction.byte_softmax import SoftmaxLevels, byte_softmax_call
 from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
-from cenote.ops.checks import require_kind
 from cenote.ops.quantization.quantize import saturated
-from cenote.ops.quantization.quantized_linear import check_bytes, flat
+from cenote.ops.quantization.quantized_linear import check_rescaled, flat
 from cenote.ops.values import seeded, wide
 
 _LONGEST = 1 << 16  # elements of a line, whose floats wait in scratch
@@ -39,13 +38,7 @@ class QLinearSoftmax(Op):
     def types(
         self, x: TensorType, x_scale: TensorType, x_zero: TensorType, y_scale: TensorType, y_zero: TensorType
     ) -> Types:
-        check_bytes(self.name, x, "x")
-        check_bytes(self.name, y_zero, "y_zero_point")
-        for value, what in zip((x_scale, x_zero, y_scale, y_zero), self.operands[1:], strict=True):
-            if value.size != 1:
-                raise ShapeError(f"{self.name}: '{what}' must be a scalar, got {value}")
-        for value in (x_scale, y_scale):
-            require_kind(self.name, value, "f", "scale")
+        check_rescaled(self.name, x, x_scale, x_zero, y_scale, y_zero)
         if not x.rank:
             raise ShapeError(f"{self.name}: x {x} must have an axis")
         return (TensorType(y_zero.dtype, x.shape),)
