@@ -41,6 +41,8 @@ from cenote.core.types import Array
 ROWS, ROW = 16, 64  # rows of a tile, and bytes of a row
 WORDS = ROW // 4  # of a row; columns of a product
 TILE_BYTES = ROWS * ROW
+# Tiles of a square of sums, 32 by 32 words: that of sums, of x, of the weights. Each product needs one load.
+SQUARE = ((0, 4, 6), (1, 4, 7), (2, 5, 6), (3, 5, 7))
 _INSTRUCTIONS = {
     "u8s8": "tdpbusd",
     "s8s8": "tdpbssd",
@@ -67,6 +69,31 @@ class Tiles(Protocol):
     def load(self, tile: int, place: Pointer, pitch: Value | int) -> None: ...
     def store(self, tile: int, place: Pointer, pitch: Value | int) -> None: ...
     def dot(self, total: int, x: int, w: int) -> None: ...
+
+
+def clear_square(t: Tiles) -> None:
+    """Set a square of sums to zero."""
+    for total, _, _ in SQUARE:
+        t.zero(total)
+
+
+def multiply_square(t: Tiles, x: Pointer, w: Pointer) -> Iterator[int]:
+    """Add the products of two tiles of x and two of weights, each pair side by side, to a square of sums. Yields each
+    tile of sums behind its product. A tile is loaded before its first use."""
+    loads = {4: x, 5: x + TILE_BYTES, 6: w, 7: w + TILE_BYTES}
+    for total, left, right in SQUARE:
+        for tile in (left, right):
+            if tile in loads:
+                t.load(tile, loads.pop(tile), ROW)
+        t.dot(total, left, right)
+        yield total
+
+
+def store_square(t: Tiles, place: Pointer) -> None:
+    """Store a square of sums, row by row."""
+    row = 2 * ROW // place.element.nbytes
+    for total, _, _ in SQUARE:
+        t.store(total, place + total // 2 * (ROWS * row) + total % 2 * (row // 2), 2 * ROW)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from cenote.codegen.bfloat import Bfloat
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.tiles import ROW, ROWS, TILE_BYTES, Tiles
+from cenote.codegen.tiles import ROW, ROWS, TILE_BYTES, Tiles, clear_square, multiply_square, store_square
 from cenote.codegen.values import BF16, F32, I16, I32, I64, U8, Pointer, Value
 from cenote.core.target import Target
 from cenote.core.text import split_words
@@ -185,24 +185,16 @@ class _Emitter:
     # ---- sums ---------------------------------------------------------------------------------------------------
 
     def multiply(self, position: Value, weights: Pointer) -> None:
-        """Store the sums of 32 positions for 32 filters. A tile is loaded before its first use."""
+        """Store the sums of 32 positions for 32 filters."""
         k, t = self.k, self.registers
-        for total in range(4):
-            t.zero(total)
+        clear_square(t)
         for entry in k.range(0, k.number("entries")):
             a = self.planes + (k.pointer("table").load(entry).to(I64) + position * ROW)
             b = weights.cast(U8) + entry * (2 * TILE_BYTES)
-            loads = {4: a, 5: a + TILE_BYTES, 6: b, 7: b + TILE_BYTES}
-            for total, left, right in ((0, 4, 6), (1, 4, 7), (2, 5, 6), (3, 5, 7)):
-                for tile in (left, right):
-                    if tile in loads:
-                        t.load(tile, loads.pop(tile), ROW)
-                t.dot(total, left, right)
+            for total in multiply_square(t, a, b):
                 for line in range(total * 8, total * 8 + 8) if self.spec.ahead else ():
                     k.prefetch(b, self.spec.ahead * 2 * TILE_BYTES + line * ROW)
-        for total in range(4):
-            place = self.held + total // 2 * (ROWS * FILTERS * 4) + total % 2 * ROW
-            t.store(total, place, FILTERS * 4)
+        store_square(t, self.held)
 
     def finish(self, position: Value, group: Value, step: Value) -> None:
         """Write the activations of sums, bias and residual, position by position."""

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.tiles import ROW, ROWS, TILE_BYTES, Tiles, in_words
+from cenote.codegen.tiles import ROW, ROWS, Tiles, clear_square, in_words, multiply_square, store_square
 from cenote.codegen.values import F32, I8, I32, I64, U8, Pointer, Scalar, Value
 from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
@@ -164,19 +164,11 @@ class _Emitter:
         """Store the sums of 32 positions for 32 filters: four tiles are loaded for four products."""
         k, t = self.k, self.registers
         rows = self.windows + step * k.number("entries") * ENTRY
-        for total in range(4):
-            t.zero(total)
+        clear_square(t)
         for entry in k.range(0, k.number("entries")):
-            a, b = rows + entry * ENTRY, weights + entry * ENTRY
-            loads = {4: a, 5: a + TILE_BYTES, 6: b, 7: b + TILE_BYTES}
-            for total, left, right in ((0, 4, 6), (1, 4, 7), (2, 5, 6), (3, 5, 7)):
-                for tile in (left, right):
-                    if tile in loads:
-                        t.load(tile, loads.pop(tile), ROW)
-                t.dot(total, left, right)
-        for total in range(4):
-            place = self.held + total // 2 * (ROWS * FILTERS) + total % 2 * ROWS
-            t.store(total, place, FILTERS * 4)
+            for _ in multiply_square(t, rows + entry * ENTRY, weights + entry * ENTRY):
+                pass
+        store_square(t, self.held)
 
     def finish(self, place: Value, sums: Pointer, filters: Value, first: Value) -> None:
         """Write the bytes of a position for 32 filters, of which the last step may have fewer."""

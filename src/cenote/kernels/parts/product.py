@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.tiles import ROW, ROWS, WORDS, Tiles
+from cenote.codegen.tiles import ROW, ROWS, SQUARE, WORDS, Tiles, clear_square, store_square
 from cenote.codegen.values import F16, F32, I32, I64, U16, U32, Pointer, Value
 from cenote.core.target import Target
 from cenote.core.text import split_words
@@ -100,8 +100,7 @@ class _Emitter:
     def multiply(self, parts: Pointer, weights: Pointer) -> None:
         """Leave the sums of 32 positions and 32 filters, by tiles, in scratch."""
         k, n, t = self.k, self.k.number, self.t
-        for total in range(4):
-            t.zero(total)
+        clear_square(t)
         at = k.cursor(weights)
         for block in k.range(0, n("blocks")):
             source = parts + block * (n("room") * (PARTS * CHANNELS))
@@ -109,19 +108,14 @@ class _Emitter:
                 x = source + k.pointer("places").load(tap).to(I64) * CHANNELS
                 self._entry(x, at.at)
                 at.move(ENTRY)
-        for total in range(4):
-            t.store(total, self._quarter(total), 4 * FILTERS)
-
-    def _quarter(self, total: int) -> Pointer:
-        """The place of a tile's sums: there are two rows of tiles by two columns."""
-        return self.sums + (total // 2 * ROWS * FILTERS + total % 2 * WORDS)
+        store_square(t, self.sums)
 
     def _entry(self, x: Pointer, w: Pointer) -> None:
         """All products of a channel block at a tap; a tile is loaded just before its first use."""
         part_of_x = self.k.number("room") * CHANNELS
         held: dict[int, int] = {}  # tile: the part in it
         for x_part, w_part in _STEPS:
-            for total, left, right in ((0, 4, 6), (1, 4, 7), (2, 5, 6), (3, 5, 7)):
+            for total, left, right in SQUARE:
                 if held.get(left) != x_part:
                     place = x + part_of_x if x_part else x
                     self.t.load(left, place + (left - 4) * ROWS * CHANNELS, ROW)
