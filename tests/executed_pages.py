@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -62,6 +63,18 @@ def apply(folder: Path, order: str, code: str) -> None:
     place = next((index for index, line in enumerate(lines) if line.startswith(anchor)), None)
     assert place is not None, f"{name} has no line that begins with: {anchor}"
     path.write_text("".join((*lines[:place], code, *lines[place:])), encoding="utf-8")
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    """Put a fault into a file of the copy, and forget its bytecode.
+
+    Python takes bytecode for current if it is of a file of the same second and size: a fault as long as what it
+    replaces, written in the second in which a program first ran, would never be seen.
+    """
+    text = path.read_text(encoding="utf-8")
+    assert old in text, f"{path.name} does not hold: {old}"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def python(folder: Path, *arguments: str) -> str:

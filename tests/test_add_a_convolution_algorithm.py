@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executed_pages import blocks, follow, python
+from tests.executed_pages import blocks, follow, python, replace
 
 PAGE = "add_a_convolution_algorithm.md"
 
@@ -22,7 +22,6 @@ def test_a_stranger_can_add_an_algorithm(checkout: Path) -> None:
 
     # The page promises that the samples find faults: a row left out must fail.
     file = checkout / "src" / "cenote" / "ops" / "conv" / "by_rows.py"
-    text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace("in range(last + 1):", "in range(1, last + 1):"), encoding="utf-8")
+    replace(file, "in range(last + 1):", "in range(1, last + 1):")
     with pytest.raises(AssertionError, match="assert_close"):
         python(checkout, "-c", orders["run"])

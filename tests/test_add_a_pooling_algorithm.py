@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executed_pages import blocks, follow, python
+from tests.executed_pages import blocks, follow, python, replace
 
 PAGE = "add_a_pooling_algorithm.md"
 
@@ -20,9 +20,6 @@ def test_a_stranger_can_add_an_algorithm(checkout: Path) -> None:
 
     # The page promises that the samples find faults: one row too few must fail.
     kernel = checkout / "src" / "cenote" / "kernels" / "pool" / "direct.py"
-    text = kernel.read_text(encoding="utf-8")
-    kernel.write_text(
-        text.replace('k.range(0, n("window_h"))', 'k.range(1, n("window_h"))'), encoding="utf-8"
-    )
+    replace(kernel, 'k.range(0, n("window_h"))', 'k.range(1, n("window_h"))')
     with pytest.raises(AssertionError, match="assert_close"):
         python(checkout, "-c", dict(blocks(PAGE))["run"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executed_pages import blocks, follow, python
+from tests.executed_pages import blocks, follow, python, replace
 
 PAGE = "add_an_operator.md"
 
@@ -29,6 +29,6 @@ def test_a_stranger_can_add_an_operator(checkout: Path) -> None:
 
     # The document promises that tests come by themselves: a fault in the kernel must fail them.
     kernel = checkout / "src" / "cenote" / "kernels" / "elementwise" / "soft_threshold.py"
-    kernel.write_text(kernel.read_text(encoding="utf-8").replace("value + threshold", "value - threshold"))
+    replace(kernel, "value + threshold", "value - threshold")
     with pytest.raises(AssertionError, match="of the largest output"):
         python(checkout, "-m", "pytest", "tests/contract/test_lowerings.py", "-k", "soft_threshold")
