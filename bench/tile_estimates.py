@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import LEVELS, choose_target
-from cenote.kernels.conv.quantized_tiles import FILTERS, SIDE, WindowCut
 from cenote.kernels.cost_model import BYTES_FASTER, peak_seconds
+from cenote.kernels.quantized.tiles import FILTERS, SIDE, WindowCut
 from cenote.ops.conv.direct import efficiency
 
 PEAK = 7e12  # operations a second of one core's products of tiles of bytes, measured on an Intel server

@@ -97,7 +97,7 @@ def convolutions_page() -> str:
     lines += [
         "",
         "Kernels of convolutions, and what makes their calls:",
-        *kernels_table(("conv", "winograd")),
+        *kernels_table(("conv", "quantized", "winograd")),
     ]
     return "\n".join(lines) + "\n"
 

@@ -18,10 +18,10 @@ from cenote.core.target import PAIRS, Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.conv.depthwise import DepthwiseSpec, widest_group, widest_row
 from cenote.kernels.conv.direct import ConvDirectSpec, widest
-from cenote.kernels.conv.quantized import ConvQuantizedSpec
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.product.attention import AttentionSpec, most_queries
 from cenote.kernels.product.tiles import ProductSpec
+from cenote.kernels.quantized.conv import ConvQuantizedSpec
 from cenote.kernels.winograd.kernel import WinogradSpec
 from cenote.kernels.winograd.quantized import WinogradQuantizedSpec
 from tests.targets import anywhere, runnable

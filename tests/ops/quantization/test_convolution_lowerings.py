@@ -18,7 +18,7 @@ import cenote
 from cenote.codegen import jit
 from cenote.core.target import EMULATED, PAIRS, TILE_EXTENSIONS, Target, TileWays
 from cenote.core.types import Array
-from cenote.kernels.conv.quantized_depthwise_rows import DepthwiseRowsSpec
+from cenote.kernels.quantized.depthwise_rows import DepthwiseRowsSpec
 from cenote.ops.conv.conv import Conv
 from cenote.ops.quantization.quantized_linear import QLinearConv
 from tests.codegen import bochs

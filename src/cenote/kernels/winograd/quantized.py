@@ -27,8 +27,8 @@ from cenote.codegen.dots import Dots
 from cenote.codegen.values import F32, I16, I32, U8, Pointer, Scalar, Value
 from cenote.core.target import PAIRS, Target
 from cenote.kernels.base import numbers_named, pointers_to
-from cenote.kernels.conv.quantized import requantized
-from cenote.kernels.conv.quantized_residual import RESIDUAL_WORDS, with_residual
+from cenote.kernels.quantized.conv import requantized
+from cenote.kernels.quantized.residual import RESIDUAL_WORDS, with_residual
 from cenote.kernels.winograd.kernel import NUMBERS, Pixels, WinogradEmitter, WinogradSpec
 from cenote.kernels.winograd.products import Products
 from cenote.kernels.winograd.transforms import Filtering, whole_filtering
@@ -39,7 +39,7 @@ UINT8 = np.dtype(np.uint8)
 @dataclass(frozen=True)
 class WinogradQuantizedSpec(WinogradSpec):
     """Kernel of bytes. `dots`: the way of `codegen.dots`; `signed`: x is s8; `y`: its type, and that of a `residual`,
-    which is added as `quantized_residual` says; the other fields as in WinogradSpec."""
+    which is added as `quantized.residual` says; the other fields as in WinogradSpec."""
 
     dots: str = PAIRS
     signed: bool = False

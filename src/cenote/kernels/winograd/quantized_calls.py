@@ -9,9 +9,9 @@ import numpy as np
 from cenote.core.target import PAIRS
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, Packed, View
-from cenote.kernels.conv.quantized_calls import QuantizedProblem
 from cenote.kernels.cost_model import weight_seconds
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.quantized.conv_calls import QuantizedProblem
 from cenote.kernels.winograd.calls import WinogradTiling
 from cenote.kernels.winograd.quantized import WinogradQuantizedSpec, most_exact
 from cenote.kernels.winograd.transforms import Filtering, transform_weights, whole_filtering

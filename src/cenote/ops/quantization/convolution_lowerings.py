@@ -19,16 +19,16 @@ from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, buffer_elements, dense_strides, halo_offset, present
 from cenote.kernels.conv.depthwise import suits
 from cenote.kernels.conv.direct_calls import joined_groups, merge_groups
-from cenote.kernels.conv.quantized import Levels
-from cenote.kernels.conv.quantized_calls import QuantizedProblem, quantized_calls
-from cenote.kernels.conv.quantized_depthwise import LARGEST_SUM, quantized_depthwise_calls
-from cenote.kernels.conv.quantized_depthwise_rows import rows_call, suits_rows
-from cenote.kernels.conv.quantized_residual import Residual
-from cenote.kernels.conv.quantized_tiles import WindowCut, quantized_tile_calls
-from cenote.kernels.conv.widened import widened, widened_type
 from cenote.kernels.cost_model import BYTES_FASTER, LAUNCH, moved_seconds, peak_seconds
 from cenote.kernels.layout.memcpy import memcpy_call
 from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
+from cenote.kernels.quantized.conv import Levels
+from cenote.kernels.quantized.conv_calls import QuantizedProblem, quantized_calls
+from cenote.kernels.quantized.depthwise import LARGEST_SUM, quantized_depthwise_calls
+from cenote.kernels.quantized.depthwise_rows import rows_call, suits_rows
+from cenote.kernels.quantized.residual import Residual
+from cenote.kernels.quantized.tiles import WindowCut, quantized_tile_calls
+from cenote.kernels.quantized.widened import widened, widened_type
 from cenote.kernels.winograd.quantized_calls import INT32, WinogradQuantizedTiling
 from cenote.ops.base import Lowering
 from cenote.ops.conv.direct import efficiency

@@ -14,13 +14,13 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, buffer_elements, dense_strides, halo_offset, present
 from cenote.kernels.conv.direct_calls import merge_groups
-from cenote.kernels.conv.quantized import Levels
-from cenote.kernels.conv.quantized_calls import QuantizedProblem, filter_runs, quantized_calls
 from cenote.kernels.cost_model import BYTES_FASTER, LAUNCH, moved_seconds, peak_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.elementwise.expression import Expression, Step
 from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
+from cenote.kernels.quantized.conv import Levels
+from cenote.kernels.quantized.conv_calls import QuantizedProblem, filter_runs, quantized_calls
 from cenote.ops.base import Lowering
 from cenote.ops.conv.direct import efficiency
 

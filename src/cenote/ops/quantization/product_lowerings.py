@@ -16,12 +16,12 @@ from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import PAIRS, Target
 from cenote.core.types import FLOAT32, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View, dense_strides, present
-from cenote.kernels.conv.quantized import Levels
 from cenote.kernels.cost_model import BYTES_FASTER, LAUNCH, moved_seconds, peak_seconds, stream_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.elementwise.expression import Expression, Step
-from cenote.kernels.product.quantized_calls import INT16, INT32, ByteWeights, ProductResult, QuantizedProduct
+from cenote.kernels.quantized.conv import Levels
+from cenote.kernels.quantized.product_calls import INT16, INT32, ByteWeights, ProductResult, QuantizedProduct
 from cenote.ops.base import Lowering
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.linear.product_lowerings import StridedMatrices, Terms

@@ -12,8 +12,8 @@ from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.core.types import FLOAT32, Array, TensorType
-from cenote.kernels.conv.quantized import Levels
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.quantized.conv import Levels
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require, require_kind, require_same_dtype
 from cenote.ops.epilogue import Fusible

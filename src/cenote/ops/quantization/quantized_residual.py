@@ -13,8 +13,8 @@ from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.core.types import FLOAT32, Array, TensorType
 from cenote.kernels.base import present
-from cenote.kernels.conv.quantized import Levels
-from cenote.kernels.conv.quantized_residual import Residual
+from cenote.kernels.quantized.conv import Levels
+from cenote.kernels.quantized.residual import Residual
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import require_kind
 from cenote.ops.conv.conv import Conv

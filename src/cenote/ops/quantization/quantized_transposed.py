@@ -14,9 +14,9 @@ from cenote.core.pool_geometry import Pairs
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import Call, View, present
-from cenote.kernels.conv.quantized_calls import QuantizedProblem, quantized_calls
 from cenote.kernels.conv.transposed import axis_phases, transpose_halo, transposed_parts
 from cenote.kernels.cost_model import BYTES_FASTER, peak_seconds
+from cenote.kernels.quantized.conv_calls import QuantizedProblem, quantized_calls
 from cenote.ops.base import Decoder, Lowering, Sample
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.conv.phases import MOST_PHASES

@@ -14,7 +14,7 @@ from cenote.kernels.base import Argument, Call, View, dense_strides, present
 from cenote.kernels.cost_model import LAUNCH, moved_seconds
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.elementwise.expression import Expression, Step
-from cenote.kernels.product.quantized_calls import ByteWeights
+from cenote.kernels.quantized.product_calls import ByteWeights
 from cenote.kernels.sequence.quantized_recurrent import (
     QuantizedPacking,
     QuantizedRecurrentSpec,

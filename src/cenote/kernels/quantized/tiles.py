@@ -5,7 +5,7 @@
       for 32 filters of the part:
         for 32 positions of the band:
           for entry: 2 x 2 tiles of sums += positions x filters
-          y[position] = bytes of sums + bias, as `quantized.py` says
+          y[position] = bytes of sums + bias, as `conv.py` says
 
 A window's bytes are those of all its taps and blocks of channels, one after the other, so that few channels fill tiles
 as well as many. Positions run through all images. Those that fill the last 32 are copies of the last one, whose
@@ -33,11 +33,11 @@ from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, Packed, View, numbers_named, pointers_to, present
-from cenote.kernels.conv.quantized import requantized
-from cenote.kernels.conv.quantized_calls import QuantizedProblem
-from cenote.kernels.conv.quantized_residual import RESIDUAL_WORDS, with_residual
 from cenote.kernels.cost_model import LAUNCH, TILE_ENTRY, TILE_FINISH, TILE_MOVE
 from cenote.kernels.layout.reorder import deep_strides
+from cenote.kernels.quantized.conv import requantized
+from cenote.kernels.quantized.conv_calls import QuantizedProblem
+from cenote.kernels.quantized.residual import RESIDUAL_WORDS, with_residual
 from cenote.kernels.tables import window_table
 
 INT8 = np.dtype(np.int8)
@@ -69,7 +69,7 @@ def scratch_bytes(band: int, entries: int) -> int:
 class ConvQuantizedTilesSpec(KernelSpec):
     """Kernel of such convolutions. `tiles`: the way of `codegen.tiles`; `signed`: x is s8, not u8; `unit`: bytes of a
     block of channels, a power of two up to 64; `y`: the result's type, of bytes; `residual`: bytes of that type are
-    added as `quantized_residual` says."""
+    added as `residual` says."""
 
     tiles: str
     signed: bool

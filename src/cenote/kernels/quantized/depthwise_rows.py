@@ -23,8 +23,8 @@ from cenote.core.target import PAIRS
 from cenote.core.types import Array
 from cenote.kernels.base import Call, KernelSpec
 from cenote.kernels.conv.depthwise import DepthwiseSpec, Filters
-from cenote.kernels.conv.quantized import requantized
-from cenote.kernels.conv.quantized_depthwise import DepthwiseQuantizedSpec
+from cenote.kernels.quantized.conv import requantized
+from cenote.kernels.quantized.depthwise import DepthwiseQuantizedSpec
 
 # Shuffles of 32-bit numbers, and of bytes in each 16, by lanes. Their orders are read from memory: LLVM makes five
 # instructions of two whose orders it knows.

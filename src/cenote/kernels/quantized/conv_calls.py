@@ -16,11 +16,11 @@ from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, Packed, View, present
 from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.direct_calls import DirectProblem, FilterGroups, block_runs
-from cenote.kernels.conv.quantized import ConvQuantizedSpec, Levels
-from cenote.kernels.conv.quantized_residual import Residual
 from cenote.kernels.conv.tile_widths import tile_widths
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
+from cenote.kernels.quantized.conv import ConvQuantizedSpec, Levels
+from cenote.kernels.quantized.residual import Residual
 from cenote.kernels.tables import tap_table
 
 

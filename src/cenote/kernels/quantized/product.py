@@ -11,7 +11,7 @@
 
 A is u8, or s8 whose highest bit is flipped as it is loaded, and is read where it lies, or a copy of it in 16 bits whose
 rows are filled up to fours ("wide" in `codegen.dots`). B is s8 in panels as float32's
-are (`panels.py`), four steps of the depth next to each other. A sum around zero points is
+are (`product/panels.py`), four steps of the depth next to each other. A sum around zero points is
 
     (a - p) (b - q) = a b - p (sum of b's column) - q (sum of a's row) + depth p q
 
@@ -35,15 +35,15 @@ from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.core.types import is_float
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named, pointers_to
-from cenote.kernels.conv.quantized import requantized
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.product.panels import group_columns
 from cenote.kernels.product.tiles import row_tiles
+from cenote.kernels.quantized.conv import requantized
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 UNROLL = 4  # fours of the depth at a time
 OPERANDS = ("a", "b", "offsets", "row_sums", "y")
-# As in `tiles.py`.
+# As in `product/tiles.py`.
 NUMBERS = split_words("columns depth a_row r_row y_row wide tiles narrow band bands wide_groups groups zero")
 
 

@@ -20,8 +20,8 @@ from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.conv.depthwise import DepthwiseSpec, Filters, Groups
 from cenote.kernels.conv.depthwise_calls import depthwise_calls, in_blocks
-from cenote.kernels.conv.quantized import Levels, requantized
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.quantized.conv import Levels, requantized
 
 LARGEST_SUM = 1 << 24
 UINT8 = np.dtype(np.uint8)

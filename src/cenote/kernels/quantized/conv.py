@@ -1,4 +1,4 @@
-"""Direct convolution of bytes: the nest of `direct.py`, four channels at a time, sums in 32 bits, which are exact.
+"""Direct convolution of bytes: the nest of `conv/direct.py`, four channels at a time, sums in 32 bits, which are exact.
 
     y = saturate(round((sum + bias) * scale) + zero point)     bytes
     y = sum + bias                                             int32
@@ -24,9 +24,9 @@ from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.conv.direct import TABLE, ConvDirectSpec, DirectEmitter, Pixel, PixelWalk, TapChunk
-from cenote.kernels.conv.packed_bytes import packs, store_packed
-from cenote.kernels.conv.quantized_residual import RESIDUAL_WORDS, ROUNDING, with_residual
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.quantized.packed_bytes import packs, store_packed
+from cenote.kernels.quantized.residual import RESIDUAL_WORDS, ROUNDING, with_residual
 
 _COUNTS = (
     "entries chunk wide tiles band bands narrow filter_groups per_group groups_inside out_w out_h slab zero"
@@ -52,7 +52,7 @@ class Levels(NamedTuple):
 class ConvQuantizedSpec(KernelSpec):
     """Kernel of bytes. `dots`: the way of `codegen.dots`, x has 16 bits for "wide"; `signed`: x is s8; `quads`: groups
     of four channels per tap; `y`: the result's type; `added`: whether floats have a bias of floats, before the
-    `activation`; `residual`: bytes of y's type are added as `quantized_residual` says; the other fields as in
+    `activation`; `residual`: bytes of y's type are added as `residual` says; the other fields as in
     ConvDirectSpec."""
 
     dots: str

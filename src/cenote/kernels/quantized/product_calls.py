@@ -18,14 +18,14 @@ from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.conv.direct import widest
-from cenote.kernels.conv.quantized import Levels
 from cenote.kernels.conv.tile_widths import tile_widths
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.elementwise.expression import Expression, Step
 from cenote.kernels.product.calls import Product
 from cenote.kernels.product.panels import Panels
-from cenote.kernels.product.quantized import (
+from cenote.kernels.quantized.conv import Levels
+from cenote.kernels.quantized.product import (
     OPERANDS,
     QuantizedPanelSpec,
     QuantizedProductSpec,
