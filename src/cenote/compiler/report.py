@@ -39,7 +39,8 @@ class StepDescription:
     Work: `operations` of its part of the operator and those that the kernel executes, multiply-adds counted as 2;
     `read_bytes` and `written_bytes` that must be moved at least once; `dtype`, the type it computes in. `seconds`:
     the cost model's estimate of the node's lowering on one thread; `rivals`: its estimates of other lowerings, by
-    name.
+    name. `not_narrower`: why a layer is not in the narrower numbers that `precision` asks for or that a quantised
+    model has, empty where it is, where there are none, and where that is the choice of an algorithm (`reason`).
     """
 
     kind: str
@@ -60,6 +61,7 @@ class StepDescription:
     dtype: str = "float32"
     seconds: float = 0.0
     rivals: tuple[tuple[str, float], ...] = ()
+    not_narrower: str = ""
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> StepDescription:
@@ -249,6 +251,8 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[StepOrigin]) 
             said["reason"] = _why_host(schedule.graph, node)
         elif schedule.reasons:
             said |= {"reason": schedule.reasons[origin.node], "rivals": schedule.rivals[origin.node]}
+        if origin.kind in (StepKind.KERNEL, StepKind.HOST):
+            said["not_narrower"] = schedule.graph.reasons.get(node.outputs[0], "")
         if isinstance(step, KernelStep):
             said |= _of_kernel(step, origin, schedule.lowerings[origin.node])
         yield StepDescription(origin.kind, title, shown, algorithm, output, **said)
@@ -365,6 +369,10 @@ def _notes(plan: PlanDescription) -> Iterator[str]:
     for node in plan.between:
         yield f"  then on the host, before the next stage: {node}"
     yield from _choices(plan)
+    wider = {step.node: step.not_narrower for step in plan.steps if step.not_narrower}
+    if wider:
+        yield f"precision: {len(wider)} layer(s) in wider numbers than asked for"
+    yield from (f"        {node}: {reason}" for node, reason in wider.items())
     memory = plan.memory
     yield f"memory: arena {memory.arena:,} bytes in {memory.buffers} buffers (largest live set {memory.peak:,})"
     yield f"        constants {memory.constants:,} bytes, scratch {memory.scratch:,} bytes per thread"

@@ -1,13 +1,21 @@
-"""Lists of names written as text, and tables."""
+"""Lists of names written as text, times, and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
+from cenote.core.sizes import plain
+
 
 def split_words(*lines: str) -> tuple[str, ...]:
     """Return the words of all lines in order: `split_words("x y", "z")` is `("x", "y", "z")`."""
     return tuple(word for line in lines for word in line.split())
+
+
+def shown_seconds(seconds: float) -> str:
+    """Return the text of a time in reasons."""
+    seconds = plain(seconds)
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} us"
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:

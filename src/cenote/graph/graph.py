@@ -56,6 +56,7 @@ class Graph:
 
     `types` holds the concrete type of every value once the graph is specialised to its inputs' shapes (before that,
     only of the constants); `layouts` how each lies in memory once layouts are chosen (absent: plain).
+    `reasons`: by a node's first output, why passes did not give it the narrower numbers that were asked for.
     """
 
     inputs: tuple[Declared, ...]
@@ -65,9 +66,10 @@ class Graph:
     types: Mapping[str, TensorType] = field(default_factory=dict)
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     name: str = "graph"
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for attribute in ("constants", "types", "layouts"):
+        for attribute in ("constants", "types", "layouts", "reasons"):
             object.__setattr__(self, attribute, MappingProxyType(dict(getattr(self, attribute))))
 
     def __str__(self) -> str:

@@ -55,6 +55,7 @@ def _is_same(graph: Graph, since: Graph) -> bool:
         and _same_values(graph.constants, since.constants)
         and _same_values(graph.types, since.types)
         and _same_values(graph.layouts, since.layouts)
+        and graph.reasons == since.reasons
     )
 
 

@@ -52,6 +52,7 @@ class Rewriter:
         self.graph = graph
         self.nodes: list[Node | None] = list(graph.nodes)
         self.constants: dict[str, Array] = dict(graph.constants)
+        self.reasons = dict(graph.reasons)
         self.position = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs if name}
         self.copies: Counter[str] = Counter()  # numbers of copies of constants' names
         self.uses = Counter(name for node in graph.nodes for name in node.inputs)  # one per occurrence
@@ -59,8 +60,7 @@ class Rewriter:
         self._operators: dict[Op, Op] = {}
 
     def producer(self, name: str, kind: type[K]) -> tuple[Node, K] | None:
-        """Return the node that makes a value, and its operator, if that is of the kind and no other node reads the
-        value."""
+        """Return the node that makes a value and its operator, if that is of the kind and no other node reads it."""
         if self.uses[name] != 1 or name not in self.position:
             return None
         node = self.nodes[self.position[name]]
@@ -75,6 +75,8 @@ class Rewriter:
         with suppress(TypeError):  # an attribute that is an array
             op = self._operators.setdefault(op, op)  # for what is remembered of nodes alike
         self.nodes[self.position[second.outputs[0]]] = Node(op, inputs, second.outputs, label)
+        if first.outputs[0] in self.reasons:
+            self.reasons[second.outputs[0]] = self.reasons.pop(first.outputs[0])
 
     def constant(self, stem: str, value: Array) -> str:
         """Add a constant; return its name."""
@@ -87,20 +89,18 @@ class Rewriter:
         return name
 
     def type(self, name: str) -> TensorType:
-        if name in self.constants:
-            return TensorType.known(self.constants[name])
-        return self.graph.types[name]
+        return TensorType.known(self.constants[name]) if name in self.constants else self.graph.types[name]
 
     def result(self) -> Graph:
         """Return the present graph: the same object where no rule applied."""
-        if all(map(is_, self.nodes, self.graph.nodes)):
-            return self.graph
+        graph = self.graph if self.reasons == self.graph.reasons else self.graph.replace(reasons=self.reasons)
+        if all(map(is_, self.nodes, graph.nodes)):
+            return graph
         nodes = tuple(node for node in self.nodes if node is not None)
-        known = self.graph.types
         made = (*self.constants, *(name for node in nodes for name in node.outputs if name))
         names = (*(declared.name for declared in self.graph.inputs), *made)
-        types = {name: known[name] if name in known else self.type(name) for name in names}
-        return self.graph.replace(nodes=nodes, constants=self.constants, types=types)
+        types = {name: graph.types[name] if name in graph.types else self.type(name) for name in names}
+        return graph.replace(nodes=nodes, constants=self.constants, types=types)
 
 
 Rule = Callable[[Rewriter, Node], bool]

@@ -86,6 +86,18 @@ def test_a_product_of_bytes_gives_floats(last: onnx.NodeProto) -> None:
     within_four_roundings(y, product(), CONSTANTS["rb"] if len(last.input) > 2 else 0.0)
 
 
+@pytest.mark.parametrize("batch", [(), (2, 3)], ids=["matrices", "batch"])
+def test_a_product_of_two_computed_factors_gives_floats(batch: tuple[int, ...]) -> None:
+    a, b = (RANDOM.integers(0, 256, (*batch, *shape)).astype(np.uint8) for shape in ((70, 240), (240, 61)))
+    nodes = [*READ, N("DequantizeLinear", ["v", "ms", "mz"], ["vf"]), N("MatMul", ["xf", "vf"], ["y"])]
+    loaded = cenote.load(model(nodes, {"x": a, "v": b}, CONSTANTS, ["y"], {"y": onnx.TensorProto.FLOAT}))
+    assert [op for op in steps(loaded) if op.startswith(TO_FLOATS)]
+    exact = (a.astype(np.float64) - 121) @ (b.astype(np.float64) - 131)
+    within_four_roundings(
+        np.asarray(loaded(a, b)), exact * (np.float64(CONSTANTS["s"]) * np.float64(CONSTANTS["ms"])), 0.0
+    )
+
+
 def test_a_bias_in_whole_numbers_is_added_as_floats() -> None:
     whole = {
         "ib": RANDOM.integers(-9000, 9000, 70).astype(np.int32),

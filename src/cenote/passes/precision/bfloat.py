@@ -28,12 +28,15 @@ from cenote.kernels.cost_model import LAUNCH, moved_seconds
 from cenote.ops.base import Op
 from cenote.ops.conv.bfloat_conv import BfloatConv
 from cenote.ops.conv.conv import Conv
+from cenote.ops.conv.conv_transpose import ConvTranspose
+from cenote.ops.conv.gated_conv import GatedConv
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.movement.parts import Concat
 from cenote.ops.pool.window import MaxPool
 from cenote.passes.cleanup import unused
+from cenote.passes.declined import Declined
 
 _CHOOSING = (Concat, MaxPool)  # operators whose results are among the elements that they read
 
@@ -41,7 +44,9 @@ _CHOOSING = (Concat, MaxPool)  # operators whose results are among the elements 
 def compute_in_bfloat(graph: Graph, target: Target) -> Graph:
     """Use bfloat16 where the target has products of it."""
     if not (target.bfloat or target.tiles.bf16):
-        return graph
+        layers = (node.outputs[0] for node in graph.nodes if isinstance(node.op, Conv | Gemm | MatMul))
+        why = "not in bfloat16: this CPU has no products of it (AVX512-BF16, AMX-BF16)"
+        return graph.replace(reasons={**graph.reasons, **dict.fromkeys(layers, why)})
     return _Pass(graph, target).result()
 
 
@@ -49,10 +54,11 @@ class _Pass:
     def __init__(self, graph: Graph, target: Target) -> None:
         self.graph, self.target = graph, target
         self.users = graph.users()
-        self.estimates: dict[tuple[str, np.dtype[Any]], list[float]] = {}
-        self.convolutions = {
-            node.outputs[0]: node for node in graph.nodes if isinstance(node.op, Conv) and self._suits(node)
-        }
+        self.offers: dict[tuple[str, np.dtype[Any]], dict[str, float]] = {}
+        self.reasons = dict(graph.reasons)
+        self.convolutions: dict[str, Node] = {}
+        for node in graph.nodes:
+            self._sort(node)
         self.wanted: dict[str, bool] = {}
         for node in reversed(graph.nodes):
             self.wanted |= {name: self._is_wanted(name) for name in node.outputs if name}
@@ -68,34 +74,48 @@ class _Pass:
         types |= {name: TensorType(BFLOAT16, self.graph.types[name].shape) for name in self.kept}
         for (name, dtype), other in self.made.items():
             types[other] = TensorType(dtype, self.graph.types[name].shape)
-        return self.graph.replace(nodes=tuple(self.nodes), types=types)
+        return self.graph.replace(nodes=tuple(self.nodes), types=types, reasons=self.reasons)
 
     # ---- what may be bfloat16 -----------------------------------------------------------------------------------
 
-    def _suits(self, node: Node) -> bool:
-        """Whether a convolution has constant weights, and kernels that read bfloat16."""
-        op, x = node.op, self.graph.type_of(node.inputs[0])
-        constants = [name in self.graph.constants for name in node.inputs[1:3] if name]
-        return (
-            isinstance(op, Conv)
-            and not op.exact
-            and x is not None
-            and x.dtype == FLOAT32
-            and all(constants)
-            and bool(self._estimates(node, BFLOAT16))
-        )
+    def _sort(self, node: Node) -> None:
+        """Put a convolution that may be one of bfloat16 among these; say why another layer is none."""
+        try:
+            if isinstance(node.op, Conv | ConvTranspose | Gemm | MatMul):
+                self._require_constants(node)
+            if isinstance(node.op, Conv):
+                if not self._offers(node, BFLOAT16):
+                    raise Declined("no kernel of bfloat16 has its window, groups or strides")
+                self.convolutions[node.outputs[0]] = node
+            elif isinstance(node.op, ConvTranspose | GatedConv):
+                raise Declined(f"{node.op.name} has no kernel of it")
+        except Declined as reason:
+            self.reasons[node.outputs[0]] = f"not in bfloat16: {reason}"
 
-    def _estimates(self, node: Node, x: np.dtype[Any]) -> list[float]:
-        """Seconds of the ways to compute a convolution with x in a type and a result in float32."""
+    def _require_constants(self, node: Node) -> None:
+        """Raise Declined unless a layer computes in float32, by constant weights."""
+        kinds = [self.graph.type_of(name) for name in (node.inputs[0], node.outputs[0])]
+        for kind in kinds:
+            if kind is not None and kind.dtype != FLOAT32:
+                raise Declined(f"it is of {kind.dtype}")
+        bias = node.inputs[2:3] if isinstance(node.op, Conv) else ()
+        if not all(name in self.graph.constants for name in (node.inputs[1], *bias) if name):
+            raise Declined("its weights or its bias are computed")
+
+    def _offers(self, node: Node, x: np.dtype[Any]) -> dict[str, float]:
+        """The ways, with their seconds, to compute a convolution with x in a type and a result in float32."""
         key = node.outputs[0], x
-        if key not in self.estimates:
+        if key not in self.offers:
             assert isinstance(node.op, Conv)
             first, *others = self.graph.input_types(node)
             assert first is not None
             types = [TensorType(x, first.shape), *others]
             found = BfloatConv.of(node.op, FLOAT32).lowerings(types, self.target)
-            self.estimates[key] = [plain(each.seconds) for each in found]
-        return self.estimates[key]
+            offers: dict[str, float] = {}
+            for each in found:
+                offers[each.name] = min(plain(each.seconds), offers.get(each.name, math.inf))
+            self.offers[key] = offers
+        return self.offers[key]
 
     def _is_wanted(self, name: str) -> bool:
         """Whether a value's readers take it in bfloat16."""
@@ -137,7 +157,9 @@ class _Pass:
         if x not in self.kept and self._pays(node):
             x = self._in_type(x, BFLOAT16)
         narrow = x in self.kept or x != node.inputs[0]
-        if not narrow and not self._estimates(node, FLOAT32):
+        if not narrow and not any("bfloat16" in way for way in self._offers(node, FLOAT32)):
+            self.reasons[y] = "not in bfloat16: to round its input is estimated to cost more than it saves"
+        if not narrow and not self._offers(node, FLOAT32):
             inputs = tuple(self._in_type(name, FLOAT32) for name in node.inputs)
             self.nodes.append(Node(node.op, inputs, node.outputs, node.label))
             return
@@ -150,9 +172,9 @@ class _Pass:
         """Whether rounding a float32 input costs less than it saves."""
         x = self.graph.types[node.inputs[0]]
         floats = node.op.lowerings(self.graph.input_types(node), self.target)
-        unrounded = [plain(each.seconds) for each in floats] + self._estimates(node, FLOAT32)
+        unrounded = [*(plain(each.seconds) for each in floats), *self._offers(node, FLOAT32).values()]
         rounding = plain(moved_seconds(6 * x.size)) + LAUNCH
-        return min(self._estimates(node, BFLOAT16)) + rounding < min(unrounded, default=math.inf)
+        return min(self._offers(node, BFLOAT16).values()) + rounding < min(unrounded, default=math.inf)
 
     def _in_type(self, name: str, dtype: np.dtype[Any]) -> str:
         """Name of a value in a type, converted once if need be."""

@@ -18,7 +18,9 @@ def multiply_on_tiles(graph: Graph, target: Target) -> Graph:
     """Let convolutions and products multiply float16 parts, for precision="float16x3"; where that is slower, the
     scheduler takes another algorithm."""
     if not target.tiles.f16:
-        return graph
+        layers = (node.outputs[0] for node in graph.nodes if isinstance(node.op, Conv | Gemm | MatMul))
+        why = "not in float16 parts: this CPU has no tiles of float16 (AMX-FP16)"
+        return graph.replace(reasons={**graph.reasons, **dict.fromkeys(layers, why)})
     nodes = tuple(
         replace(node, op=replace(node.op, on_tiles=True))
         # No subclasses of Conv: those of other types.

@@ -79,7 +79,8 @@ class _Widener:
                 self.nodes.append(node)
         for name in self.graph.outputs:
             self._narrowed(name)
-        values = self.graph.replace(nodes=tuple(self.nodes), constants=self.constants)
+        reasons = {self.wide.get(name, name): reason for name, reason in self.graph.reasons.items()}
+        values = self.graph.replace(nodes=tuple(self.nodes), constants=self.constants, reasons=reasons)
         types = {name: self.types[name] for name in values.values() if name in self.types}
         return values.replace(types=types)
 

@@ -12,6 +12,7 @@ Gemm and MatMul become qlinear_matmul likewise. Constants that are dequantised s
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import run_node
 from cenote.kernels.cost_model import moved_seconds
+from cenote.ops.base import Op
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.elementwise.activation import activation_of
@@ -35,10 +37,12 @@ from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
 from cenote.ops.quantization.quantized_linear import INT32, QLinearConv
 from cenote.ops.quantization.quantized_products import QLinearMatMul
 from cenote.ops.quantization.quantized_transposed import QLinearConvTranspose
+from cenote.passes.declined import Declined, slower
 from cenote.passes.fuse import Rewriter
 from cenote.passes.quantization.scales import BYTES, scale_and_zero_point, zero_point
 
 _LINEAR = Gemm(transpose_b=True)  # a fully connected layer, as most exporters write it
+SUMS = (Conv, ConvTranspose, Gemm, MatMul)
 _BOUNDED = ("relu", "clip")
 LARGEST_SUM = (1 << 31) - 1  # larger ones wrap around
 
@@ -80,16 +84,17 @@ def _quantize(rewriter: Rewriter, last: Node, target: Target) -> None:
     """Replace the convolution or product whose result a node quantises."""
     source = bounded_source(rewriter, last)
     sums = None if source is None else rewriter.producer(source.name, Fusible)
-    if source is None or sums is None:
+    if source is None or sums is None or not isinstance(sums[1], SUMS):
         return
     node, op = sums
-    quantized = _of_bytes(op, source.bounds)
-    inputs = None if quantized is None else _operands(rewriter, node, source.scale)
-    if quantized is None or inputs is None:
-        return
-    zero = rewriter.constant(f"{last.outputs[0]}.zero", source.zero)
-    inputs = (*inputs[:6], last.inputs[1], zero, *inputs[6:])
-    if not _is_quicker(rewriter, quantized, inputs, node, target):
+    try:
+        quantized = _of_bytes(op, source.bounds)
+        inputs = _operands(rewriter, node, source.scale)
+        zero = rewriter.constant(f"{last.outputs[0]}.zero", source.zero)
+        inputs = (*inputs[:6], last.inputs[1], zero, *inputs[6:])
+        _require_quicker(rewriter, quantized, inputs, node, target)
+    except Declined as reason:
+        rewriter.reasons[node.outputs[0]] = f"not on bytes: {reason}"
         return
     for each in (*source.between, node):
         rewriter.nodes[rewriter.position[each.outputs[0]]] = None
@@ -125,20 +130,23 @@ def bounded_source(rewriter: Rewriter, last: Node) -> BoundedSource | None:
     return None if bounds is None else BoundedSource(found[0].inputs[0], scale, zero, bounds, (found[0],))
 
 
-def _of_bytes(op: Fusible, bounds: tuple[int, int]) -> QLinearConv | QLinearMatMul | None:
-    """The operator of bytes for one of floats; None where there is none."""
-    if isinstance(op, ConvTranspose) and op.is_bare and op.groups == 1:
+def _of_bytes(op: Fusible, bounds: tuple[int, int]) -> QLinearConv | QLinearMatMul:
+    """The operator of bytes for one of floats. Raises Declined where there is none."""
+    if isinstance(op, ConvTranspose):
+        if op.groups != 1 or not op.is_bare:
+            raise Declined(f"transposed convolutions of bytes have one group, not {op.groups}")
         return QLinearConvTranspose(op, bounds)
-    if isinstance(op, Conv) and op.is_bare:
-        return QLinearConv(op, bounds)
-    return QLinearMatMul(bounds) if isinstance(op, MatMul | Gemm) and turns_to_bytes(op) else None
+    require_bytes_of(op)
+    return QLinearConv(op, bounds) if isinstance(op, Conv) else QLinearMatMul(bounds)
 
 
-def turns_to_bytes(op: Conv | Gemm | MatMul) -> bool:
-    """Whether a convolution or product is one that operators of bytes have."""
-    if isinstance(op, Conv):
-        return op.is_bare
-    return replace(op, exact=False) in (MatMul(), Gemm(), _LINEAR)
+def require_bytes_of(op: Op) -> None:
+    """Raise Declined unless operators of bytes have this convolution or product."""
+    has = replace(op, exact=False) in (MatMul(), Gemm(), _LINEAR) if isinstance(op, Gemm | MatMul) else None
+    if has is None:
+        has = isinstance(op, Conv) and op.is_bare
+    if not has:
+        raise Declined(f"{op} has no form of bytes")
 
 
 def _bounded(rewriter: Rewriter, node: Node, scale: Array, zero: Array) -> tuple[int, int] | None:
@@ -169,43 +177,42 @@ class Weighted(NamedTuple):
     largest: int
 
 
-def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...] | None:
+def _operands(rewriter: Rewriter, node: Node, y_scale: Array) -> tuple[str, ...]:
     """The names of x, its scale and zero point, those of the weights, and the bias, of a convolution or product that
-    reads dequantised bytes; None of others."""
-    x, w = (dequantized(rewriter, name) for name in node.inputs[:2])
-    if x is None or w is None:
-        return None
-    weights = rewriter.constants.get(w.inputs[0])
-    if weights is None or (isinstance(node.op, MatMul) and weights.ndim != 2):
-        return _factors(rewriter, node, x, w, y_scale)
+    reads dequantised bytes. Raises Declined of others."""
+    factors = factors_of(rewriter, node)
+    if factors is not None:
+        _require_finite(factors.scales / y_scale)
+        return (*factors.x, *factors.w)
     found = weighted(rewriter, node)
-    bias = None if found is None else _bias(rewriter, node, found)
-    if found is None or bias is None or not np.isfinite(found.scales / y_scale).all():
-        return None
+    bias = _bias(rewriter, node, found)
+    _require_finite(found.scales / y_scale)
     return (*found.x, *found.w, *bias)
 
 
-def weighted(rewriter: Rewriter, node: Node) -> Weighted | None:
-    """Return the operands of a convolution or product of dequantised bytes and constant weights; None of others, and
-    where a sum could wrap around."""
-    x, w = (dequantized(rewriter, name) for name in node.inputs[:2])
-    weights = None if w is None else rewriter.constants.get(w.inputs[0])
-    if x is None or w is None or weights is None or (isinstance(node.op, MatMul) and weights.ndim != 2):
-        return None
-    x_scale, x_zero = scale_and_zero_point(rewriter, x)
-    w_scale = rewriter.constants.get(w.inputs[1])
+def _require_finite(scales: Array) -> None:
+    if not np.isfinite(scales).all():
+        raise Declined("its scales have no finite quotient")
+
+
+def weighted(rewriter: Rewriter, node: Node) -> Weighted:
+    """Return the operands of a convolution or product of dequantised bytes and constant weights. Raises Declined of
+    others, and where a sum could wrap around."""
+    x, w = _sides(rewriter, node)
+    x_scale, x_zero = _one_scale(rewriter, x)
+    weights, w_scale = rewriter.constants.get(w.inputs[0]), rewriter.constants.get(w.inputs[1])
     w_zero = zero_point(rewriter, w, w.inputs[0])
-    if rewriter.type(node.inputs[0]).dtype != np.float32 or x_scale is None or x_zero is None:
-        return None
-    if weights.dtype.name not in BYTES or w_scale is None or w_scale.dtype != np.float32 or w_zero is None:
-        return None
+    if weights is None or w_scale is None or w_zero is None:
+        raise Declined("its weights are computed, or their scale or zero point is")
+    if weights.dtype.name not in BYTES or w_scale.dtype != np.float32:
+        raise Declined(f"its weights are {weights.dtype}, their scale {w_scale.dtype}")
     turned = isinstance(node.op, Gemm) and node.op.transpose_b
     filters = 0 if turned or isinstance(node.op, Conv) else 1
     if not _is_by_filter(w, weights, w_scale, filters):
-        return None
+        raise Declined("the scales of its weights are neither one nor one for each filter")
     largest = _largest_sum(x_zero, weights, w_zero, filters)
     if largest > LARGEST_SUM:
-        return None
+        raise Declined(f"a sum may come to {largest}, which 32 bits do not hold")
     stem, name = node.outputs[0], w.inputs[0]
     if turned:
         name = rewriter.constant(f"{stem}.w", np.ascontiguousarray(weights.T))
@@ -238,24 +245,57 @@ def _farthest(zeros: Array) -> int:
     return max(int(zeros.max(initial=0)) - int(limits.min), int(limits.max) - int(zeros.min(initial=0)))
 
 
-def _factors(rewriter: Rewriter, node: Node, a: Node, b: Node, y_scale: Array) -> tuple[str, ...] | None:
-    """The names of the factors of a product of which neither is a matrix of weights, each with its scale and zero
-    point, which are one for all of its numbers; None of others, and where a sum could wrap around."""
-    x = rewriter.type(node.inputs[0])
-    if not isinstance(node.op, MatMul) or x.dtype != np.float32:
+class Factors(NamedTuple):
+    """Two computed factors of a product: the name of each with its scale and zero point, and the factor from sums to
+    floats."""
+
+    x: tuple[str, str, str]
+    w: tuple[str, str, str]
+    scales: Array
+
+
+def factors_of(rewriter: Rewriter, node: Node) -> Factors | None:
+    """Return the factors of a product of which neither is a matrix of weights; None where one is. Their scales and
+    zero points are one for all of their numbers. Raises Declined of others, and where a sum could wrap around."""
+    a, b = _sides(rewriter, node)
+    weights = rewriter.constants.get(b.inputs[0])
+    if not isinstance(node.op, MatMul) or (weights is not None and weights.ndim == 2):
         return None
-    names: list[str] = []
-    largest = x.shape[-1]
-    scale: Array = np.ones((), np.float32)
-    for maker in (a, b):
-        own, zero = scale_and_zero_point(rewriter, maker)
-        if own is None or zero is None:
-            return None
-        scale = np.asarray(scale * own.reshape(()))
-        largest *= _farthest(zero)
-        stem = f"{node.outputs[0]}.{'b' if names else 'a'}_zero"
-        names += [*maker.inputs[:2], rewriter.constant(stem, zero)]
-    return tuple(names) if largest <= LARGEST_SUM and np.isfinite(scale / y_scale).all() else None
+    (a_scale, a_zero), (b_scale, b_zero) = _one_scale(rewriter, a), _one_scale(rewriter, b)
+    largest = rewriter.type(node.inputs[0]).shape[-1] * _farthest(a_zero) * _farthest(b_zero)
+    if largest > LARGEST_SUM:
+        raise Declined(f"a sum may come to {largest}, which 32 bits do not hold")
+    zeros = [
+        rewriter.constant(f"{node.outputs[0]}.{which}_zero", zero)
+        for which, zero in (("a", a_zero), ("b", b_zero))
+    ]
+    return Factors(
+        (a.inputs[0], a.inputs[1], zeros[0]),
+        (b.inputs[0], b.inputs[1], zeros[1]),
+        np.asarray(a_scale.reshape(()) * b_scale.reshape(())),
+    )
+
+
+def _sides(rewriter: Rewriter, node: Node) -> tuple[Node, Node]:
+    """The nodes that dequantise both operands. Raises Declined where one is not dequantised to float32."""
+    x, w = (dequantized(rewriter, name) for name in node.inputs[:2])
+    if x is None or w is None:
+        both = "its operands are" if x is w else "its input is" if x is None else "its weights are"
+        raise Declined(f"{both} not quantised, or in blocks")
+    if rewriter.type(node.inputs[0]).dtype != np.float32:
+        raise Declined(f"it is of {rewriter.type(node.inputs[0]).dtype}")
+    return x, w
+
+
+def _one_scale(rewriter: Rewriter, node: Node) -> tuple[Array, Array]:
+    """The scale and the zero point of a dequantised value. Raises Declined unless there is an ordinary one of each."""
+    scale, zero = scale_and_zero_point(rewriter, node)
+    if scale is not None and zero is not None:
+        return scale, zero
+    kind = rewriter.type(node.inputs[0]).dtype
+    if kind.name not in BYTES:
+        raise Declined(f"its input is {kind}")
+    raise Declined("its input's scale is no single ordinary constant")
 
 
 def dequantized(rewriter: Rewriter, name: str) -> Node | None:
@@ -272,39 +312,48 @@ def _is_by_filter(node: Node, weights: Array, scale: Array, filters: int) -> boo
     return scale.size == 1 or (scale.shape == (weights.shape[filters],) and op.axis % weights.ndim == filters)
 
 
-def _bias(rewriter: Rewriter, node: Node, found: Weighted) -> tuple[str, ...] | None:
-    """The name of the bias in whole numbers at the scale of the sums, () where there is none, None where it has
-    others, or a sum could wrap around with it."""
+def _bias(rewriter: Rewriter, node: Node, found: Weighted) -> tuple[str, ...]:
+    """The name of the bias in whole numbers at the scale of the sums, () where there is none. Raises Declined where it
+    has others, or a sum could wrap around with it."""
     if len(node.inputs) < 3 or not node.inputs[2]:
         return ()
     source = dequantized(rewriter, node.inputs[2])
     if source is None or source.inputs[0] not in rewriter.constants:
-        return None
+        raise Declined("its bias is no quantised constant")
     bias, own = rewriter.constants[source.inputs[0]], rewriter.constants.get(source.inputs[1])
     zero = zero_point(rewriter, source, source.inputs[0])
     if bias.dtype != INT32 or bias.shape != (found.filters,) or own is None or zero is None or zero.any():
-        return None
-    if found.largest + np.abs(bias.astype(np.int64)).max(initial=0) > LARGEST_SUM:
-        return None
-    return (source.inputs[0],) if np.allclose(own.ravel(), found.scales.ravel(), rtol=1e-5, atol=0) else None
+        raise Declined("its bias is not int32 around 0, one number for each filter")
+    largest = found.largest + int(np.abs(bias.astype(np.int64)).max(initial=0))
+    if largest > LARGEST_SUM:
+        raise Declined(f"a sum may come to {largest} with its bias, which 32 bits do not hold")
+    if not np.allclose(own.ravel(), found.scales.ravel(), rtol=1e-5, atol=0):
+        raise Declined("its bias has another scale than its sums")
+    return (source.inputs[0],)
 
 
-def _is_quicker(
+def _require_quicker(
     rewriter: Rewriter,
     quantized: QLinearConv | QLinearMatMul,
     inputs: tuple[str, ...],
     node: Node,
     target: Target,
-) -> bool:
-    """Whether the operator of bytes is estimated to take no longer than that of floats."""
-    own = list(quantized.lowerings([rewriter.type(name) for name in inputs], target))
-    if not own:
-        return False
+) -> None:
+    """Raise Declined unless the operator of bytes is estimated to take no longer than that of floats."""
+    own = [each.seconds for each in quantized.lowerings([rewriter.type(name) for name in inputs], target)]
     x, y = rewriter.type(node.inputs[0]), rewriter.type(node.outputs[0])
     other = seconds_of_floats(rewriter, node, target)
     # Floats are made of the bytes of x, and bytes of those of y: five bytes read and written for each.
     # Whether it is so at all sizes is not asked: it would cost a plan, and both are right.
-    return plain(min(each.seconds for each in own)) <= plain(other + moved_seconds(5 * (x.size + y.size)))
+    require_quicker(own, other + moved_seconds(5 * (x.size + y.size)))
+
+
+def require_quicker(own: Sequence[float], floats: float) -> None:
+    """Raise Declined unless there is a way on bytes that is estimated to take no longer than floats."""
+    if not own:
+        raise Declined("no kernel of bytes has its window, groups, strides or sizes")
+    if plain(min(own)) > plain(floats):
+        raise Declined(slower(min(own), floats, "on bytes"))
 
 
 def seconds_of_floats(rewriter: Rewriter, node: Node, target: Target) -> float:
