@@ -260,6 +260,8 @@ REFUSALS: list[tuple[Op, Sequence[Any], type[CenoteError], str]] = [
     (ScatterND("div"), [X, np.zeros((1, 1), I), X[:1]], ArgumentError, "reduction"),
     (ScatterElements(reduction="add"), [X > 0, np.zeros((1, 1, 1), I), X[:1, :1, :1] > 0], DTypeError, "bool"),
     (Range(), [np.array(0, F), np.array(1, F), np.array(0, F)], ArgumentError, "no end"),
+    (Range(), [np.array(0, F), np.array(np.inf, F), np.array(np.inf, F)], ArgumentError, "no end"),
+    (Range(), [np.array(0, F), np.array(1, F), np.array(np.nan, F)], ArgumentError, "no end"),
     (TopK(), [X, int64s((5,))], ArgumentError, "has 4 elements"),
     (OneHot(), [int64s((1,)), int64s((-2,)), np.zeros(2)], ArgumentError, "negative"),
     (Einsum("ij,jk->il"), [X[0], X[0].T], ArgumentError, "name axes of the inputs"),

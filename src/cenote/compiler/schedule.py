@@ -13,10 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from cenote.compiler.pins import check_pins
 from cenote.core.errors import errors_at
 from cenote.core.formulas.expressions import SizeFormula
 from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target
+from cenote.core.text import shown_seconds
 from cenote.core.trace import Trace
 from cenote.core.types import PLAIN, Layout, TensorType
 from cenote.graph.graph import Graph, Node
@@ -93,12 +95,6 @@ def _estimates(best: Lowering, others: Estimates) -> str:
     return f"{BY_COST}: {shown_seconds(best.seconds)} against {rivals}" if others else ""
 
 
-def shown_seconds(seconds: float) -> str:
-    """Return the text of a time in reasons."""
-    seconds = plain(seconds)
-    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} us"
-
-
 def schedule(
     graph: Graph, target: Target, decide: Decide | None = None, trace: Trace | None = None
 ) -> Schedule:
@@ -135,6 +131,8 @@ class _Scheduler:
         self.parts: set[str] = set()
 
     def run(self) -> Schedule:
+        if self.decide is not None:
+            check_pins(self.decide.pins, self.graph.nodes, self.candidates)
         for index, node in enumerate(self.graph.nodes):
             best, reason, rivals = self._choose(node, self.candidates[index])
             if self.trace is not None and best is not None:
@@ -203,7 +201,8 @@ class _Scheduler:
             return None, "", ()
         ranked = sorted(((self._total(node, option), index) for index, option in enumerate(options)))
         least, best = ranked[0][0], options[ranked[0][1]]
-        pinned = self.decide is not None and node.title in self.decide.pins
+        wanted = None if self.decide is None else self.decide.pins.get(node.title)
+        pinned = any(option.name == wanted and option.alias is None for option in options)
         most = math.inf if pinned else _CLOSE * least
         close = [(total, options[index]) for total, index in ranked if total <= most]
         rivals = [
@@ -211,10 +210,10 @@ class _Scheduler:
             for total, option in close
             if option.alias is None
         ]
-        if best.alias is not None:
+        if best.alias is not None and not pinned:
             return best, "", ()
         decided = None
-        if self.decide is not None and len(rivals) > 1:
+        if self.decide is not None and (pinned or len(rivals) > 1):
             shown = rivals if pinned else rivals[:_RIVALS]
             decided = self.decide(node, self.graph.input_types(node), shown)
         by_cost = [options[index] for _, index in ranked]
@@ -379,6 +378,8 @@ class _Scheduler:
         ]
         self.types = {swap(name): type for name, type in self.types.items()}
         self.layouts = {swap(name): layout for name, layout in self.layouts.items()}
+        reasons = {swap(name): reason for name, reason in self.graph.reasons.items()}
+        self.graph = self.graph.replace(reasons=reasons)
 
 
 def _is_free(type: TensorType, lanes: int) -> bool:

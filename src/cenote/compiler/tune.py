@@ -20,11 +20,12 @@ import numpy as np
 
 from cenote.codegen import cache, jit
 from cenote.compiler.compile import Plan, assemble
-from cenote.compiler.schedule import Decide, PricedLowering, Schedule, shown_seconds
-from cenote.core.errors import ArgumentError, CenoteError
+from cenote.compiler.schedule import Decide, PricedLowering, Schedule
+from cenote.core.errors import CenoteError
 from cenote.core.options import TUNINGS
 from cenote.core.sizes import is_size, plain
 from cenote.core.target import processor
+from cenote.core.text import shown_seconds
 from cenote.core.types import Array, Declared, Layout, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Lowering
@@ -109,11 +110,8 @@ class Pinned:
         if wanted is None:
             return self.otherwise(node, types, rivals)
         names = [rival.option.name for rival in rivals]
-        if wanted not in names:
-            raise ArgumentError(
-                f"pins: {node.title}: no algorithm '{wanted}' to pin it to; it has {', '.join(names)}"
-            )
-        return names.index(wanted), "pinned"
+        # Of several nodes with one name, those that do not have it are left out: `schedule` checks that one does.
+        return (names.index(wanted), "pinned") if wanted in names else self.otherwise(node, types, rivals)
 
 
 class Tuner:

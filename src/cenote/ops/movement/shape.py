@@ -94,7 +94,8 @@ class Range(Op):
     """start, start + delta, ... before limit: ceil((limit - start) / delta) elements, none when that is
     negative.
 
-    Each element is start + i * delta, rounded once.
+    Each element is start + i * delta, rounded once. With an infinite delta that is no element, as in ONNX Runtime;
+    NumPy's `arange` has one there.
     """
 
     name = "range"
@@ -108,7 +109,8 @@ class Range(Op):
             if bound.size != 1:
                 raise ShapeError(f"range: '{what}' must be a scalar, got {bound}")
         start, limit, delta = (wide(known(bound, index)).item() for index, bound in enumerate(bounds))
-        if delta == 0 or not all(is_size(bound) or math.isfinite(bound) for bound in (start, limit, delta)):
+        ends = all(is_size(bound) or math.isfinite(bound) for bound in (start, limit))
+        if delta == 0 or not ends or (not is_size(delta) and math.isnan(delta)):
             raise ArgumentError(
                 f"range: {start} to {limit} in steps of {delta} has no end; give finite numbers"
             )
@@ -141,6 +143,8 @@ class Range(Op):
             ((0, 1, 0.3), np.float32),
             ((0, -5, 1), np.int64),
             ((1, 2, 0.25), np.float16),
+            ((0, 5, math.inf), np.float32),
+            ((5, 0, -math.inf), np.float64),
         ]
         for bounds, dtype in cases:
             yield Sample(Range(), tuple(np.array(bound, dtype) for bound in bounds))
