@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from bench.any_size import Shape
+from bench.files import ModelFiles
 from bench.report import table
-from bench.zoo.architectures import ARCHITECTURES, LARGEST, Architecture
+from bench.zoo.architectures import ARCHITECTURES, Architecture
 from cenote.compiler.assembler import Assembler
 from cenote.compiler.barriers import StepKind
 from cenote.compiler.compile import Compilation, planned_sized
@@ -122,15 +123,20 @@ def host_steps(assembler: Assembler) -> Iterator[str]:
 def sizes_of(one: Architecture, count: int, seed: int) -> list[Shape]:
     """So many seeded sizes of an architecture, of one picture and of several."""
     rng = np.random.default_rng(seed)
-    sides = rng.integers(one.smallest, LARGEST + 1, (count, 2))
-    rounded = [[-(-int(side) // one.multiple) * one.multiple for side in pair] for pair in sides]
-    return [(BATCHES[number % len(BATCHES)], 3, *pair) for number, pair in enumerate(rounded)]
+    extents = rng.integers(one.sides[0], one.sides[1] + 1, (count, len(one.open_axes)))
+    found = []
+    for number, row in enumerate(extents):
+        shape = [BATCHES[number % len(BATCHES)], *one.shape[1:]]
+        for axis, extent in zip(one.open_axes, row, strict=True):
+            shape[axis] = -(-int(extent) // one.multiple) * one.multiple
+        found.append(tuple(shape))
+    return found
 
 
 def of_zoo(folder: Path, count: int, seed: int) -> Iterator[Classes]:
-    """Every architecture that `bench.zoo.export` has written into a folder."""
+    """Every architecture that `bench.zoo.export` has written into a folder with open sizes."""
     for one in ARCHITECTURES.values():
-        if (path := folder / f"{one.name}.onnx").exists():
+        if (path := ModelFiles(one.name, folder).converted("any.onnx")).exists():
             yield classes_of(one.name, path, sizes_of(one, count, seed))
 
 

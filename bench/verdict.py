@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from math import exp, isfinite, log
+from math import exp, inf, isfinite, log
 from typing import Any
 
 from bench.rounds import Outcome
@@ -71,6 +71,16 @@ class Row:
                 if isinstance(value, float) and not isfinite(value):
                     outcome[key] = None
         return plain
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> "Row":
+        """The row that `as_json` made this of."""
+        outcomes = []
+        for outcome in plain["outcomes"]:
+            values: dict[str, Any] = {key: inf if value is None else value for key, value in outcome.items()}
+            outcomes.append(Outcome(**values))
+        given = {key: plain[key] for key in ("work", "threads", "multiply_adds", "bytes_moved", "tolerance")}
+        return cls(outcomes=outcomes, **given)
 
 
 def geometric_mean(ratios: Iterable[float | None]) -> float | None:

@@ -1,93 +1,87 @@
-"""Writes the zoo's architectures as ONNX with batch, height and width open: seeded weights, none trained.
+"""Writes the zoo's architectures as ONNX, with fixed sizes and with open ones.
 
     python -m bench.zoo.export FOLDER                    all
     python -m bench.zoo.export FOLDER timm-dla34 smp-unet
 
-Needs torch, torchvision, timm and segmentation-models-pytorch; an architecture that cannot be exported is
-named and left out.
+For each architecture: `<name>.onnx` of the timed size; `<name>.npz` with the input `x`, torch's output `y`, the output
+`y64` of the same weights in float64, the multiply-adds `macs` and the `tolerance` of answers; `<name>.any.onnx` with
+the batch and what else can vary open; `<name>.pt`, the weights, from which `bench.zoo.convert_litert` goes on.
+
+Needs torch and the projects of the list: torchvision, timm, segmentation-models-pytorch, pytorchcv, monai, spandrel,
+transformers and diffusers. What cannot be exported is named and left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import os
+import time
 import warnings
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
+from bench.files import ModelFiles
+from bench.verdict import TOLERANCE
 from bench.zoo.architectures import ARCHITECTURES, Architecture
+from bench.zoo.definitions import module_of, natural, without_native_code
 
 OPSET = 17
-SEED = 3
-TRACED_AT = (2, 3, 224, 192)
-_DEFINED_IN_NATIVE_CODE = (
-    "nms(Tensor a, Tensor b, float c) -> Tensor",
-    "qnms(Tensor a, Tensor b, float c) -> Tensor",
-)
+INPUT_SEED = 7
+# Of torch's own error in float32: weights that were never trained amplify rounding, in some networks beyond 1e-4.
+SLACK = 8
 
 
-def module_of(one: Architecture) -> torch.nn.Module:
-    """The architecture with seeded weights and statistics, for inference."""
-    torch.manual_seed(SEED)
-    arguments = dict(one.arguments)
-    if one.project == "torchvision":
-        models = importlib.import_module("torchvision.models")
-        segmentation = importlib.import_module("torchvision.models.segmentation")
-        home = models if hasattr(models, one.definition) else segmentation
-        weightless: dict[str, object] = {"weights": None}
-        weightless |= {} if home is models else {"weights_backbone": None}
-        weightless |= {"init_weights": True} if one.definition in ("googlenet", "inception_v3") else {}
-        made = getattr(home, one.definition)(**weightless, **arguments)
-    elif one.project == "timm":
-        made = importlib.import_module("timm").create_model(one.definition, exportable=True, **arguments)
-    else:
-        home = importlib.import_module("segmentation_models_pytorch")
-        made = getattr(home, one.definition)("resnet18", encoder_weights=None, **arguments)
-    for part in made.modules():
-        if (
-            isinstance(part, torch.nn.BatchNorm2d)
-            and part.running_var is not None
-            and part.running_mean is not None
-        ):
-            torch.nn.init.uniform_(part.running_var, 0.5, 2.0)
-            torch.nn.init.normal_(part.running_mean, std=0.1)
-    ready: torch.nn.Module = made.eval()
-    return ready
-
-
-class _Plain(torch.nn.Module):
-    """The first output alone, where an architecture returns a dictionary."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, x: torch.Tensor) -> Any:
-        made = self.module(x)
-        return made["out"] if isinstance(made, dict) else made
-
-
-def export(one: Architecture, folder: Path) -> Path:
-    """Write one architecture; returns its file."""
-    path = folder / f"{one.name}.onnx"
+def write(module: nn.Module, shape: tuple[int, ...], path: Path, names: dict[int, str]) -> None:
+    """Export by tracing, with these axes open; the file appears when it is whole."""
+    part = path.with_suffix(".part")
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracing exporter is deprecated
         torch.onnx.export(
-            _Plain(module_of(one)).eval(), (torch.zeros(TRACED_AT),), str(path), opset_version=OPSET, dynamo=False,
-            input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "n", 2: "h", 3: "w"}},
+            module, (torch.from_numpy(natural(shape, INPUT_SEED)),), str(part), opset_version=OPSET, dynamo=False,
+            input_names=["x"], output_names=["y"], dynamic_axes={"x": names} if names else None,
         )  # fmt: skip
-    return path
+    os.replace(part, path)
 
 
-def without_native_code() -> torch.library.Library:
-    """Let torchvision be imported beside a build of torch that its native operators were not made for: none is used.
-    They are defined as long as what is returned lives."""
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for definition in _DEFINED_IN_NATIVE_CODE:
-        library.define(definition)
-    return library
+def open_axes(one: Architecture) -> dict[int, str]:
+    """The open axes, with a name of each."""
+    return {0: "n", **{axis: "dhw"[axis - len(one.shape)] for axis in one.open_axes}}
+
+
+def export(one: Architecture, folder: Path) -> str:
+    """Write all files of one architecture; returns why the open one is missing, "" where it is not."""
+    files, module, missing = ModelFiles(one.name, folder), module_of(one), ""
+    torch.save(module.state_dict(), files.weights)
+    write(module, one.shape, files.onnx, {})
+    try:
+        write(module, one.traced_at, files.converted("any.onnx"), open_axes(one))
+    except Exception as problem:  # a definition that cannot be traced at open sizes
+        missing = f"{type(problem).__name__}: {(str(problem).splitlines() or [''])[0][:150]}"
+    x = natural(one.shape, INPUT_SEED)
+    with torch.no_grad():
+        with FlopCounterMode(display=False) as counter:
+            y = module(torch.from_numpy(x)).numpy()
+        y64 = in_float64(module, x)
+    error = float(np.abs(y - y64).max() / np.abs(y64).max())
+    np.savez(
+        files.arrays, x=x, y=y, y64=y64, macs=counter.get_total_flops() // 2,
+        tolerance=max(TOLERANCE, SLACK * error),
+    )  # fmt: skip
+    return missing
+
+
+def in_float64(module: nn.Module, x: np.ndarray) -> np.ndarray:
+    """The answer of the same weights in float64. Turns the module into a float64 one."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        y: np.ndarray = module.double()(torch.from_numpy(x).double()).numpy()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return y
 
 
 def main() -> None:
@@ -95,19 +89,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.zoo.export", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", default=list(ARCHITECTURES), help="architectures (default: all)")
+    parser.add_argument("--again", action="store_true", help="write again what is there already")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     native = without_native_code()
     for name in given.names:
+        if ModelFiles(name, given.folder).arrays.exists() and not given.again:
+            continue
+        begin = time.perf_counter()
         try:
-            path = export(ARCHITECTURES[name], given.folder)
-        except Exception as error:  # a definition that cannot be traced at open sizes
-            print(
-                f"{name}: not exported: {type(error).__name__}: {str(error).splitlines()[0][:150]}",
-                flush=True,
-            )
+            missing = export(ARCHITECTURES[name], given.folder)
+        except Exception as problem:
+            told = f"not exported: {type(problem).__name__}: {(str(problem).splitlines() or [''])[0][:150]}"
         else:
-            print(f"{name}: {path.stat().st_size:,} bytes", flush=True)
+            told = f"{time.perf_counter() - begin:.1f} s" + (
+                f", not at open sizes: {missing}" if missing else ""
+            )
+        print(f"{name}: {told}", flush=True)
     del native
 
 
