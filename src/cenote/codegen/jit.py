@@ -127,6 +127,10 @@ def addresses(
     refuses a kernel or the system forbids executable memory.
     """
     wanted, others = ({source.symbol: source for source in part} for part in (sources, rest))
+    every = (*wanted, *others)
+    # Without the lock: a thread that compiles the rest of a model holds it for seconds.
+    if len(known := _known(every, target)) == len(every):
+        return known
     with _guard.lock:
         code_of: dict[str, bytes] = {}
         missing, later = _sought(wanted.values(), target, code_of), _sought(others.values(), target, code_of)
@@ -142,15 +146,16 @@ def addresses(
             )
             object_cache.prune()
         _remember(code_of, target)
-        known = {
-            symbol: _addresses[symbol, target]
-            for symbol in (*wanted, *others)
-            if (symbol, target) in _addresses
-        }
+        known = _known(every, target)
     if later:
         _log.info("%d more kernels are compiled meanwhile", len(later))
         _begin(later, target)
     return known
+
+
+def _known(symbols: Iterable[str], target: Target) -> dict[str, int]:
+    """Return the addresses of those kernels that this process has loaded."""
+    return {symbol: _addresses[symbol, target] for symbol in symbols if (symbol, target) in _addresses}
 
 
 def _sought(sources: Iterable[KernelSource], target: Target, code_of: dict[str, bytes]) -> list[KernelSource]:
