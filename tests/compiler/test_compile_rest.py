@@ -53,7 +53,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     monkeypatch.setenv("CENOTE_PLAN_CACHE", "100")
     monkeypatch.setattr(jit, "_addresses", {})
     monkeypatch.setattr(jit, "_objects", {})
-    monkeypatch.setattr(jit.worker, "start_early", lambda modules: None)
+    monkeypatch.setattr(jit.worker, "start_early", lambda *given: None)
     monkeypatch.setattr(
         jit, "_begin", lambda sources, target: noted.append([each.symbol for each in sources])
     )
@@ -93,7 +93,7 @@ def test_a_thread_compiles_them_while_others_run(
     monkeypatch.undo()
     monkeypatch.setenv("CENOTE_CACHE", str(tmp_path / "another"))
     monkeypatch.setattr(jit, "_addresses", {})
-    monkeypatch.setattr(jit.worker, "start_early", lambda modules: None)
+    monkeypatch.setattr(jit.worker, "start_early", lambda *given: None)
     driver_abi.cache_clear()  # as in a process that has loaded nothing
     go, sought, told = threading.Event(), jit._sought, list[bool]()
 

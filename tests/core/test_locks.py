@@ -115,7 +115,8 @@ def test_a_fork_waits_for_the_import_of_llvm() -> None:
 
 STARTING = """
 import os, subprocess, sys, threading, time
-from cenote.codegen import worker
+from cenote.codegen import jit, worker
+target = jit.host_target()
 starting = threading.Event()
 class Slow(subprocess.Popen):
     def _execute_child(self, *given):
@@ -125,8 +126,7 @@ class Slow(subprocess.Popen):
         starting.clear()
 subprocess.Popen = Slow
 def start():
-    with worker._worker():
-        pass
+    worker._Crew(target, 1).end()
 thread = threading.Thread(target=start)
 thread.start()
 starting.wait()

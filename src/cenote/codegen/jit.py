@@ -140,7 +140,7 @@ def addresses(
             )
         if missing:
             begin = time.perf_counter()
-            _compile(missing, target, code_of)
+            _compile(missing, target, code_of, bool(later))
             _log.info(
                 "compiled %d kernels for %s in %.2f s", len(missing), target.name, time.perf_counter() - begin
             )
@@ -185,7 +185,10 @@ def _begin(sources: list[KernelSource], target: Target) -> None:
         threading.Thread(target=work, name="cenote-compile-rest", daemon=True).start()
 
 
-def _compile(missing: list[KernelSource], target: Target, code_of: dict[str, bytes]) -> None:
+def _compile(
+    missing: list[KernelSource], target: Target, code_of: dict[str, bytes], more: bool = False
+) -> None:
+    """Compile kernels, and add their object code to `code_of`; `more` will be compiled soon."""
     total = len(missing)
 
     def done(symbol: str, code: bytes) -> None:
@@ -195,8 +198,8 @@ def _compile(missing: list[KernelSource], target: Target, code_of: dict[str, byt
             watcher(min(total, sum(source.symbol in code_of for source in every)), total)
 
     every = list(missing)
-    if worker.worth_processes(total) or LLVM.orphaned:
-        missing = worker.compile_in_processes(missing, target, done)
+    if worker.worth_processes(total) or worker.waits_for(target) or LLVM.orphaned:
+        missing = worker.compile_in_processes(missing, target, done, more)
     for source in missing:
         with worker.timed(source.symbol):
             code = _object_code(source, target)
@@ -228,7 +231,6 @@ def _object_code(source: KernelSource, target: Target) -> bytes:
     return answer
 
 
-_ALWAYS = "cenote_run"  # a kernel of every program
 _USUAL = (
     "cenote.kernels.conv.direct_calls",
     "cenote.kernels.winograd.calls",
@@ -236,14 +238,20 @@ _USUAL = (
 )
 
 
-def prepare() -> None:
-    """Prepare for the compilation of a model. If not even the kernel that every model needs is stored, none is (a new
-    installation without kernels of its own): then workers start now, and are ready when it is known what to compile."""
-    target = host_target()
-    if (_ALWAYS, target) in _addresses or LLVM.orphaned or find_spec("llvmlite") is None:
+def prepare(always: Sequence[KernelSource]) -> None:
+    """Prepare for the compilation of a model. If not even the first of the kernels that every model needs is stored,
+    none is (a new installation without kernels of its own): then workers start now, with these."""
+    target, first = host_target(), always[0].symbol
+    if (first, target) in _addresses or LLVM.orphaned or find_spec("llvmlite") is None:
         return
-    if object_cache.read(_ALWAYS, target) is None and bundle.read(_ALWAYS, target) is None:
-        worker.start_early(_USUAL)
+    if object_cache.read(first, target) is None and bundle.read(first, target) is None:
+        worker.start_early(target, _USUAL, always)
+
+
+def expect(source: KernelSource, target: Target) -> None:
+    """Let workers that wait compile a kernel that will be requested soon, while the model is still being planned."""
+    if worker.waits_for(target) and (source.symbol, target) not in _addresses:
+        worker.ask_early(source, target)
 
 
 def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:

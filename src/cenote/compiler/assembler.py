@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Sequence
 
+from cenote.codegen import jit
 from cenote.compiler.barriers import Extent, PendingStep, StepKind, StepOrigin, levels_of
 from cenote.compiler.binding import Binder
 from cenote.compiler.constants import ConstantPool, Constants, Weights
@@ -23,7 +24,7 @@ from cenote.core.types import Array
 from cenote.graph.graph import Node
 from cenote.kernels.base import present
 from cenote.kernels.driver import driver_abi
-from cenote.kernels.launch import Launcher
+from cenote.kernels.launch import Launcher, chosen_spec
 from cenote.kernels.layout.copy import can_copy
 from cenote.ops.base import Alias, Bind, Lowering
 from cenote.ops.reorder import Reorder
@@ -153,6 +154,7 @@ class Assembler:
     def _zero_halos(self, step: int) -> None:
         for buffer in self.halos.get(step, ()):
             call, words = self.binder.zero_halo(buffer.root)
+            jit.expect(chosen_spec(call), self.target)
             label, origin = f"zero halo of {buffer.root}", StepOrigin(step, StepKind.HALO)
             zeros = PendingStep(label, origin, call, None, halo_of=buffer.root, words=words)
             zeros.writes.append(_whole(buffer))
@@ -179,6 +181,7 @@ class Assembler:
         writes = [self._extent_of(name) for name in node.outputs if name] + self._of_temporaries(index)
         label = f"{node.title}: {option.name}"
         for number, each in enumerate(bound):
+            jit.expect(chosen_spec(each.call), self.target)
             batch = batch if each.call.independent else number
             origin = StepOrigin(index, StepKind.KERNEL, option.name, each.work)
             step = PendingStep(

@@ -51,7 +51,7 @@ class Launcher:
 
     def __init__(self, calls: Iterable[Call], target: Target) -> None:
         calls = {id(call): call for call in calls}.values()
-        chosen = dict.fromkeys(_chosen(call) for call in calls)
+        chosen = dict.fromkeys(chosen_spec(call) for call in calls)
         others = dict.fromkeys(spec for call in calls for spec in call.specs if spec not in chosen)
         sources: list[KernelSource] = [*chosen, *DRIVER]
         addresses = jit.addresses(sources, target, others)
@@ -80,7 +80,7 @@ class Launcher:
     ) -> KernelStep:
         """Return the step of a call whose arguments are numbers and places, unless its `words` are given. The symbol
         is the label if there is no other."""
-        symbol, address = self._kernels[_chosen(call)]
+        symbol, address = self._kernels[chosen_spec(call)]
         if words is None:
             words = tuple(word_of(argument) for argument in call.arguments)
         return KernelStep(
@@ -88,8 +88,8 @@ class Launcher:
         )
 
 
-def _chosen(call: Call) -> KernelSpec:
-    """Kernel of a call for the sizes at hand."""
+def chosen_spec(call: Call) -> KernelSpec:
+    """Return the kernel of a call for the sizes at hand."""
     return call.specs[int(plain(call.chosen))]
 
 

@@ -20,6 +20,7 @@ from cenote.core.containers import all_tensors, given_back
 from cenote.core.errors import ArgumentError, InputError, refusals, shown
 from cenote.core.locks import Guard, importing
 from cenote.core.types import FLOAT32, Array, Declared
+from cenote.kernels.driver import DRIVER
 from cenote.models.described import Described
 from cenote.models.origin import Again, ClosedOrigin, Origin
 from cenote.models.values import ValuesOrigin, names_of_values
@@ -71,7 +72,7 @@ class Model(Described):
             _log.info("%s: from the cache", origin)
             return Model.from_stored(stored, shared, origin)
         start = time.perf_counter()
-        jit.prepare()
+        jit.prepare(DRIVER)
         model = Model.from_graph(*origin.imported(), shared, origin)
         _log.info("%s: not in the cache, prepared in %.2f s", origin, time.perf_counter() - start)
         return model
