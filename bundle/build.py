@@ -72,6 +72,7 @@ def noted(target: Target) -> Iterator[dict[str, KernelSource]]:
         mock.patch.dict(os.environ, CENOTE_CACHE="off"),
     ):
         found["cenote_call"] = driver.CALL_ON_ARRAYS
+        found["cenote_function"] = driver.FUNCTION_ON_ARRAYS
         yield found
     driver.driver_abi.cache_clear()
 

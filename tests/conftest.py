@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,16 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def prepared_anew() -> Iterator[None]:
+    """Calls of functions on arrays are prepared anew, in this test and after it."""
+    from cenote.functional import callers
+
+    callers.forget()
+    yield
+    callers.forget()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from cenote.codegen import jit, llvm
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
-from cenote.kernels.driver import CALL_ON_ARRAYS, DRIVER
+from cenote.kernels.driver import CALL_ON_ARRAYS, DRIVER, FUNCTION_ON_ARRAYS
 from cenote.ops.base import Op, Sample, ShapeFromData, ValueNeeded
 from cenote.ops.elementwise.activation import Relu
 from tests.contract.samples import Trial, each_operator, listed, trials
@@ -99,7 +99,7 @@ def test_code_depends_on_no_cache(op: type[Op]) -> None:
 @pytest.mark.parametrize(("name", "allowed"), [("generic", {"legacy"}), ("avx2", {"legacy", "VEX"})])
 def test_the_driver_holds_nothing_wider(name: str, allowed: set[str]) -> None:
     target = anywhere(name)
-    for source in (*DRIVER, CALL_ON_ARRAYS):
+    for source in (*DRIVER, CALL_ON_ARRAYS, FUNCTION_ON_ARRAYS):
         assert encodings(llvm.object_code(source.emit(target))) <= allowed
 
 

@@ -18,7 +18,7 @@ from cenote.core.errors import CenoteError
 from cenote.core.exact import Exact, exact_key
 from cenote.core.load_options import LoadOptions
 from cenote.core.types import Array, Declared, TensorType
-from cenote.functional import dispatch
+from cenote.functional import callers
 from cenote.graph.graph import Graph, Node
 from cenote.kernels.base import KernelSpec
 from cenote.ops import operators
@@ -183,7 +183,7 @@ def _called(name: str, parameter: str, value: float) -> Array | None:
 def test_functions_keep_their_zeros_whichever_came_first(name: str, parameter: str) -> None:
     found = []
     for order in (ZEROS, ZEROS[::-1]):
-        dispatch._kept.clear()
+        callers.forget()
         made = {str(value): _called(name, parameter, value) for value in (*order, *order)}
         found.append({key: None if y is None else y.tobytes() for key, y in made.items()})
     assert found[0] == found[1]

@@ -139,8 +139,7 @@ def test_out_of_two_results() -> None:
         F.max_pool2d(x.astype(np.int64), 2, return_indices=True, out=(twice, twice))
 
 
-def test_calls_are_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "_kept", {})
+def test_calls_are_prepared_once(prepared_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
     x = noise(1, 2, 6, 6)
     for _ in range(3):
         F.max_pool2d(x, 2)

@@ -15,7 +15,7 @@ import cenote.functional as F
 from cenote.codegen import jit
 from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError
 from cenote.core.types import BFLOAT16, Array, TensorType
-from cenote.functional import dispatch
+from cenote.functional import callers
 from cenote.kernels.elementwise import statistics
 from cenote.ops.normalization.layer_normalization import LayerNormalization
 from cenote.ops.values import seeded
@@ -138,13 +138,17 @@ def test_a_mean_far_from_zero_costs_nothing() -> None:
 )
 @pytest.mark.parametrize("columns", [3, 70, 70_001])
 def test_past_the_caches(
-    function: Callable[..., Any], dtype: Any, columns: int, monkeypatch: pytest.MonkeyPatch
+    function: Callable[..., Any],
+    dtype: Any,
+    columns: int,
+    prepared_anew: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Results that are written past the caches have the same bits, wherever rows start in a line, and in place."""
     x = seeded((3, columns), 1).astype(dtype)
     wanted = function(x)
     monkeypatch.setattr(statistics, "PAST_CACHES", 0)
-    monkeypatch.setattr(dispatch, "_kept", {})
+    callers.forget()
     for offset in (0, 1, 5):
         memory = np.full(x.size + offset + 9, 77, dtype)
         out = memory[offset : offset + x.size].reshape(x.shape)

@@ -13,7 +13,7 @@ import numpy as np
 
 import cenote.functional as F
 from cenote.core.errors import CenoteError
-from cenote.functional import dispatch
+from cenote.functional import callers, dispatch
 from cenote.ops.base import Op
 from tests.fuzz.case import Finding, generator
 from tests.fuzz.guard import Fence
@@ -49,7 +49,7 @@ class Functional:
         shaper = Shaper(generator(self.name, seed // SHARED, "kernel"))
         rng = generator(self.name, seed)
         self.fence.clear()
-        dispatch._kept.clear()
+        callers.forget()
         x = self.view(values(shape_of(shaper, rng), shaper.dtype, rng, shaper.large), rng)
         given = arguments(shaper, rng)
         shown = f"F.{shaper.name}({x.dtype}{list(x.shape)} strides {list(x.strides)}, {given})"

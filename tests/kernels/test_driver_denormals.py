@@ -19,8 +19,8 @@ from cenote.codegen.builder import F32, Kernel, Parameter
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import TensorType
-from cenote.functional import dispatch
-from cenote.kernels.driver import CALL_ON_ARRAYS, DRIVER, driver_abi
+from cenote.functional import callers
+from cenote.kernels.driver import CALL_ON_ARRAYS, DRIVER, FUNCTION_ON_ARRAYS, driver_abi
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep, Slot, SlotKind
 
@@ -138,10 +138,12 @@ def test_a_model_takes_the_option_or_the_setting(
 
 
 @pytest.mark.parametrize("side", [8, 1024])
-def test_functions_take_the_setting(side: int, monkeypatch: pytest.MonkeyPatch, caller: int) -> None:
+def test_functions_take_the_setting(
+    side: int, prepared_anew: None, monkeypatch: pytest.MonkeyPatch, caller: int
+) -> None:
     x = np.full((1, 2, side, side), 4096, np.uint32).view(np.float32)
     assert (F.avg_pool2d(x, 2, threads=2).view(np.uint32) == 4096).all()
-    monkeypatch.setattr(dispatch, "_kept", {})
+    callers.forget()
     monkeypatch.setenv("CENOTE_DENORMALS", "flush")
     assert not F.avg_pool2d(x, 2, threads=2).view(np.uint32).any()
 
@@ -156,7 +158,7 @@ def test_the_driver_is_valid_code_for_every_machine(triple: str) -> None:
     from llvmlite import binding
 
     target = replace(jit.named_target("generic"), triple=triple)
-    for source in (*DRIVER, CALL_ON_ARRAYS):
+    for source in (*DRIVER, CALL_ON_ARRAYS, FUNCTION_ON_ARRAYS):
         binding.parse_assembly(source.emit(target).module()).verify()
 
 

@@ -260,6 +260,11 @@ class Native(Code):
         self.declare(name, f"{result.ir} {listed}")
         return self._value_of_call(f"{listed if fixed is not None else ''} @{name}", result, arguments)
 
+    def external_address(self, name: str, *arguments: Operand) -> Pointer:
+        """Call a function outside that returns an address."""
+        number = self.external(name, *arguments, result=I64)
+        return Pointer(self, U8, self.assign(f"inttoptr i64 {number.text} to ptr", I64, 1).text)
+
     def assembly(self, text: str, constraints: str = "", result: Scalar = VOID) -> Value:
         """Insert instructions, which LLVM neither removes nor repeats."""
         return self._value_of_call(f'asm sideeffect "{text}", "{constraints}"', result, ())

@@ -8,9 +8,9 @@ from cenote.compiler.compile import Compilation, compile_graph
 from cenote.core import settings
 from cenote.core.load_options import LoadOptions
 from cenote.core.types import Array, Declared, TensorType
-from cenote.functional.bound import BoundOperator
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Op, Types
+from cenote.ops.bound import BoundOperator
 from cenote.runtime.program import Program
 from cenote.runtime.steps import HostStep
 

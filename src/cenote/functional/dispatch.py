@@ -114,9 +114,19 @@ class Prepared:
         return results[0] if self.single else results
 
 
-def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: Any, threads: Any) -> Any:
+Learn = Callable[[Prepared, tuple[Array, ...], tuple[Any, ...], Any], None]
+
+
+def call(
+    parser: Parser,
+    arrays: tuple[Any, ...],
+    arguments: tuple[Any, ...],
+    out: object,
+    threads: Any,
+    learn: Learn | None = None,
+) -> Any:
     """Run the function whose name is the first of the arguments, and whose `parser(types, *others)` reads the others,
-    on arrays of any library.
+    on arrays of any library. `learn` is told of a call on NumPy's arrays that has been prepared before.
 
     Raises InputError for inputs that are no arrays, DTypeError and ShapeError for those that do not fit,
     ArgumentError for arguments out of range. `raise_named` is for the function that callers see.
@@ -137,6 +147,8 @@ def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], ou
     elif all(type(x) is np.ndarray for x in arrays):
         prepared = _kept.get(_key(parser, said, arrays))
     if prepared is not None:
+        if learn is not None:
+            learn(prepared, arrays, arguments, threads)
         if out is None:
             return prepared(arrays, None)
         targets = prepared.fits(arrays, out)
@@ -144,6 +156,11 @@ def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], ou
             prepared(arrays, targets)
             return out
     return _convert_and_call(parser, arrays, arguments, out, threads)
+
+
+def forget_prepared() -> None:
+    """Forget what has been prepared; `callers.forget` does so for calls that native code knows, too."""
+    _kept.clear()
 
 
 def raise_named(name: str, error: Exception) -> NoReturn:

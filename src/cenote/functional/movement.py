@@ -13,11 +13,11 @@ from typing import Annotated, Any
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import TensorType
 from cenote.functional.arguments import HERE, Operation, as_tuple, choice, whole, whole_numbers
-from cenote.functional.bound import BoundOperator
 from cenote.functional.kinds import Array, ArraysKind, Count, Kind
 from cenote.functional.record import function
 from cenote.functional.scalars import number, number_as
 from cenote.ops.base import Op
+from cenote.ops.bound import BoundOperator
 from cenote.ops.checks import int64s, normalize_axis, unique_axes
 from cenote.ops.elementwise.where import TileArray
 from cenote.ops.movement.depth_space import DepthToSpace, SpaceToDepth

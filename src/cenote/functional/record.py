@@ -41,7 +41,8 @@ from cenote.functional.arguments import (
     real,
     whole,
 )
-from cenote.functional.dispatch import FAILURES, call, raise_named
+from cenote.functional.callers import Caller
+from cenote.functional.dispatch import FAILURES, raise_named
 from cenote.functional.kinds import (
     ANY,
     ArrayKind,
@@ -246,7 +247,7 @@ class Record:
     def function(self) -> Callable[..., Any]:
         """The function that callers see."""
         shown = self.signature()
-        names: dict[str, Any] = {"call": call, "parse": self.parse, "then": self.then}
+        names: dict[str, Any] = {"call": Caller(self.parse), "then": self.then}
         names |= {"arrays": self.arrays, "target": self.target, "body": self.body}
         out = "out" if any(each.name == "out" for each in shown) else "None"
         line = f"body({self.in_body(out, names)})" if self.composed else self.in_call(out, names)
@@ -261,7 +262,7 @@ class Record:
             *(f"{name} is None" for name in self.optional),
         ]
         to = f"target({self.names_of(self.target)})" if self.target else out
-        return f"call(parse, {self.in_arrays()}, ({', '.join(keys)},), {to}, threads)"
+        return f"call({self.in_arrays()}, ({', '.join(keys)},), {to}, threads)"
 
     def in_body(self, out: str, names: dict[str, Any]) -> str:
         """The arguments of a composed body, in the function's own code, which sees `names`."""
@@ -386,6 +387,8 @@ def written(
     space: dict[str, Any] = {**names, "__name__": body.__module__}
     space |= {"FAILURES": FAILURES, "raise_named": raise_named}
     exec(compile(source, place.co_filename, "exec"), space)
+    if isinstance(caller := space.get("call"), Caller):
+        caller.serve(space)
     made: Callable[..., Any] = space[name]
     made.__defaults__ = tuple(each.default[0] for each in optional if not each.keyword) or None
     made.__kwdefaults__ = {each.name: each.default[0] for each in optional if each.keyword} or None

@@ -24,11 +24,11 @@ import numpy as np
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import Array as Values
 from cenote.functional.arguments import given_array
-from cenote.functional.bound import BoundOperator
 from cenote.functional.kinds import Array, Count, Given, Kind, Threads
 from cenote.functional.random import dropout as drop
 from cenote.functional.record import composed, function
 from cenote.ops.base import Op
+from cenote.ops.bound import BoundOperator
 from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
 
 # The places of the kernels' gates among PyTorch's: i o f c of i f g o; z r h of r z n.

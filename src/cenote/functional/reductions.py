@@ -19,7 +19,6 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import TensorType, is_float
 from cenote.functional.arguments import HERE, Operation, accumulation, given_array, type_of, whole_numbers
-from cenote.functional.bound import BoundOperator
 from cenote.functional.elementwise import arithmetic as elementwise
 from cenote.functional.elementwise import unary
 from cenote.functional.elementwise.arithmetic import type_name
@@ -28,6 +27,7 @@ from cenote.functional.kinds import Array, Early, Given, Kind, Target, Threads
 from cenote.functional.record import composed, function
 from cenote.functional.types import Accumulate, DLPack
 from cenote.ops.base import Op
+from cenote.ops.bound import BoundOperator
 from cenote.ops.checks import normalize_axis, unique_axes
 from cenote.ops.reduction import reduce
 from cenote.ops.reduction.cumulative import CumProd, CumSum

@@ -16,12 +16,12 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import TensorType, is_float
 from cenote.functional.arguments import Operation, as_tuple, choice, given_array, numbers, real, whole_numbers
-from cenote.functional.bound import BoundOperator
 from cenote.functional.kinds import Array, Given, Kind, Target, Threads
 from cenote.functional.outputs import handed
 from cenote.functional.record import composed, function
 from cenote.functional.types import DLPack, Numbers
 from cenote.ops.base import Op
+from cenote.ops.bound import BoundOperator
 from cenote.ops.checks import int64s
 from cenote.ops.conv.col2im import Col2Im
 from cenote.ops.conv.deform_conv import DeformConv

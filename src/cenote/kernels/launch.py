@@ -101,7 +101,7 @@ runner reads each as the type it was prepared for, whatever shape the array has.
 """
 
 
-class _Record:
+class CallRecord:
     """Memory of one call in progress: the argument record, scratch, and the block that cenote_call reads."""
 
     def __init__(
@@ -121,52 +121,65 @@ class _Record:
         self.address = ctypes.addressof(self.block)
 
 
-def single_runner(
-    step: KernelStep,
-    constants: Sequence[Array],
-    inputs: int,
-    outputs: Sequence[TensorType],
-    shapes: Sequence[tuple[int, ...]],
-    flush: bool,
-) -> Runner | None:
-    """Return the short path for small work: one kernel, called directly, with a record per call in progress."""
-    native = direct_call()
-    if native is None or inputs + len(outputs) > CALL_ARRAYS:
-        return None
-    values, patches = [], []
-    for position, word in enumerate(step.words):
-        if isinstance(word, int):
-            values.append(word)
-        elif word.kind is SlotKind.CONSTANT:
-            values.append(address_of(constants[word.index]) + word.offset)
-        else:
-            values.append(0)
-            patches.append(
-                (position, word.index + (inputs if word.kind is SlotKind.OUTPUT else 0), word.offset)
-            )
-    results_like = tuple((shape, y.dtype) for shape, y in zip(shapes, outputs, strict=True))
-    absent = (None,) * (CALL_ARRAYS - inputs - len(outputs))
-    free: list[_Record] = []
-    empty = np.empty
+class DirectRunner:
+    """Runner of one kernel that is called directly, without a program: the short path of small work. Each call in
+    progress has a record of its own.
 
-    def run(
-        arrays: Sequence[Array | None], out: Sequence[Array] | None, kept: Sequence[Array] = tuple(constants)
-    ) -> tuple[Array, ...]:
+    Raises ValueError where that is not possible (`is_possible`).
+    """
+
+    def __init__(
+        self,
+        step: KernelStep,
+        constants: Sequence[Array],
+        inputs: int,
+        outputs: Sequence[TensorType],
+        shapes: Sequence[tuple[int, ...]],
+        flush: bool,
+        seconds: float,
+    ) -> None:
+        native = direct_call()
+        if native is None:
+            raise ValueError("native code does not find the data of arrays")
+        self._native, self._step, self._constants, self._flush = native, step, tuple(constants), flush
+        self.inputs, self.seconds = inputs, seconds
+        self.results = tuple((shape, y.dtype) for shape, y in zip(shapes, outputs, strict=True))
+        self._absent = (None,) * (CALL_ARRAYS - inputs - len(outputs))
+        self._free: list[CallRecord] = []
+        self._values, self._patches = list[int](), list[tuple[int, int, int]]()
+        for position, word in enumerate(step.words):
+            if isinstance(word, int):
+                self._values.append(word)
+            elif word.kind is SlotKind.CONSTANT:
+                self._values.append(address_of(constants[word.index]) + word.offset)
+            else:
+                array = word.index + (inputs if word.kind is SlotKind.OUTPUT else 0)
+                self._values.append(0)
+                self._patches.append((position, array, word.offset))
+
+    @staticmethod
+    def is_possible(arrays: int) -> bool:
+        """Whether a kernel can be called directly on so many arrays."""
+        return arrays <= CALL_ARRAYS and direct_call() is not None
+
+    def record(self) -> CallRecord:
+        """Return a record for one call at a time. The kernel's constants live as long as this runner."""
+        return CallRecord(self._step, self._values, self._patches, self._flush)
+
+    def __call__(self, arrays: Sequence[Array | None], out: Sequence[Array] | None) -> tuple[Array, ...]:
         if out is not None:
             results = tuple(out)
-        elif len(results_like) == 1:  # one and two results are spelled out: 0.2 us less than a comprehension
-            results = (empty(*results_like[0]),)
+        elif len(self.results) == 1:  # one result is spelled out: 0.2 us less than a comprehension
+            results = (np.empty(*self.results[0]),)
         else:
-            results = (empty(*results_like[0]), *[empty(*item) for item in results_like[1:]])
+            results = tuple([np.empty(*each) for each in self.results])
         try:
-            record = free.pop()
+            record = self._free.pop()
         except IndexError:
-            record = _Record(step, values, patches, flush)
-        if len(arrays) != inputs:
+            record = self.record()
+        if len(arrays) != self.inputs:
             arrays = [x for x in arrays if x is not None]
-        while native(record.address, *arrays, *results, *absent):
+        while self._native(record.address, *arrays, *results, *self._absent):
             pass  # Python handles signals here
-        free.append(record)
+        self._free.append(record)
         return results
-
-    return run

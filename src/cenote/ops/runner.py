@@ -10,7 +10,7 @@ from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import View, dense_strides
 from cenote.kernels.cost_model import WORTH_THREADS
 from cenote.kernels.driver import driver_abi
-from cenote.kernels.launch import Launcher, Runner, single_runner, with_constants
+from cenote.kernels.launch import DirectRunner, Launcher, Runner, with_constants
 from cenote.ops.base import Arrays, Lowering, Types
 from cenote.runtime.memory import aligned_copy
 from cenote.runtime.program import Program
@@ -46,6 +46,7 @@ class NativeCall:
             temporaries.append(View(type, PLAIN, dense_strides(type.shape), Slot(SlotKind.ARENA, 0, offset)))
             offset += -(-type.nbytes // 64) * 64
         self.arena_bytes = offset
+        self.seconds = option.seconds
         self.alone = threads == 1 or option.seconds < WORTH_THREADS
         self.threads = 1 if self.alone else threads
         self.flush = settings.DENORMALS.choice() == "flush"
@@ -65,12 +66,17 @@ class NativeCall:
         return Slot(SlotKind.CONSTANT, len(self.constants) - 1)
 
     def runner(self) -> Runner:
-        if self.alone and len(self.steps) == 1 and not self.arena_bytes:
-            short = single_runner(
-                self.steps[0], self.constants, len(self.inputs), self.outputs, self.shapes, self.flush
+        is_one = self.alone and len(self.steps) == 1 and not self.arena_bytes
+        if is_one and DirectRunner.is_possible(len(self.inputs) + len(self.outputs)):
+            return DirectRunner(
+                self.steps[0],
+                self.constants,
+                len(self.inputs),
+                self.outputs,
+                self.shapes,
+                self.flush,
+                self.seconds,
             )
-            if short is not None:
-                return short
         program = Program(
             (*self.steps, *self.checks),
             tuple(self.inputs),

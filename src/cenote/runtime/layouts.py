@@ -74,5 +74,19 @@ CALL = WordRecord("kernel words items scratch patches begin stride flush")
 PATCH = WordRecord("word array offset")
 CALL_ARRAYS = 4  # most arrays, absent ones are None
 
+# A function that the interpreter calls (`kernels.builtin`), with the addresses of objects. `first`: its newest known
+# call, or 0. `slow`: what is called for all others. `array`, `tuple`: types of what a known call takes.
+FUNCTION = WordRecord("first slow array tuple none")
+# A call that has been prepared, and behind it its inputs and its results as ARRAYs. `next`: the known call before it.
+# `owner`: the object that keeps all of this alive. `busy`: the CALL `record` is in use. `short`: the GIL is kept.
+# `arguments`: a tuple, or 0 where it holds what may change; `said`: the bytes of arguments and threads. `empty` makes
+# results.
+KNOWN = WordRecord("next owner busy record short given inputs results arguments threads said empty")
+# `inputs`: the arrays among the items of the tuple, which has `given` items.
+# An array that fits. `shape` and `dtype` are objects, side by side as the arguments of `empty`; `extents`: the address
+# of numbers, behind which are the strides. `in_place`: the result may be written to this very array. With less than 0
+# axes, no array but the very object at `shape`.
+ARRAY = WordRecord("shape dtype axes extents nbytes in_place")
+
 # A word that changes between rounds: its address, its value in even rounds and in odd ones, and what each round adds.
 MOVE = WordRecord("word even odd step")

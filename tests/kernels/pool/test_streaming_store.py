@@ -10,7 +10,7 @@ import pytest
 from cenote import functional
 from cenote.codegen import jit
 from cenote.core.types import Array
-from cenote.functional import dispatch
+from cenote.functional import callers
 from cenote.kernels.pool.problem import Memory, PoolProblem
 from cenote.kernels.pool.van_herk import PoolVanHerk
 from cenote.ops.pool import algorithms
@@ -23,7 +23,7 @@ BY_WINDOW = {(1, 9, 9): "van_herk", (1, 31, 31): "van_herk", (3, 3, 3): "window_
 
 
 @pytest.fixture(autouse=True)
-def every_tensor_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def every_tensor_is_large(prepared_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PoolProblem, "passes_caches", lambda *_: True)
 
 
@@ -32,7 +32,7 @@ def only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(
         algorithms, "WINDOWS", tuple(each for each in algorithms.WINDOWS if each.name == name)
     )
-    monkeypatch.setattr(dispatch, "_kept", {})
+    callers.forget()
 
 
 def noise(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:

@@ -8,7 +8,8 @@ from typing import Any
 import cenote.functional.elementwise.arithmetic  # noqa: F401  # Python's operators are its functions
 from cenote.core.errors import InputError, shown
 from cenote.functional.arguments import Operation, Types
-from cenote.functional.dispatch import FAILURES, call, raise_named
+from cenote.functional.callers import Caller
+from cenote.functional.dispatch import FAILURES, raise_named
 from cenote.functional.elementwise.recorder import FormulaRecorder, Traced, operation_of
 from cenote.functional.record import public
 
@@ -19,10 +20,11 @@ class Fused:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.name = getattr(function, "__name__", "fused").strip("<>")
+        self._caller = Caller(self.parse)
 
     def __call__(self, *arrays: Any, out: Any = None, threads: int | None = None) -> Any:
         try:
-            return call(self.parse, arrays, (self.name,), out, threads)
+            return self._caller.now(arrays, (self.name,), out, threads)
         except FAILURES as error:
             raise_named(self.name, error)
 

@@ -16,7 +16,8 @@ from cenote.core.errors import ArgumentError, CenoteError, DTypeError, InputErro
 from cenote.core.exact import exact_key
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, TensorType, is_float
 from cenote.functional.arguments import Operation, Types
-from cenote.functional.dispatch import call, raise_named
+from cenote.functional.callers import Caller, are_arrays
+from cenote.functional.dispatch import Prepared, call, raise_named
 from cenote.functional.kinds import Kind
 from cenote.functional.record import OUT, THREADS, keys_of, parameters_of, public, written
 from cenote.functional.scalars import held
@@ -154,6 +155,7 @@ class RecordedFunction:
         self.body = body
         self.rest = [each for each in parameters if not isinstance(each.kind, OperandKind)]
         self.count = len(parameters) - len(self.rest)
+        self.caller = OperandCaller(self)
 
     def value(self, *values: Any) -> Traced:
         """The value of operands, followed by the other arguments."""
@@ -166,6 +168,16 @@ class RecordedFunction:
         arrays = iter(recorder.given())
         operands = [next(arrays) if x is None else x for x in template]
         return operation_of(recorder, self.value(*operands, *arguments))
+
+
+class OperandCaller(Caller):
+    """Caller of a function whose operands may be numbers, too, or recorded values."""
+
+    def slow(self, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: object, threads: object) -> Any:
+        if are_arrays(arrays):
+            return super().slow(arrays, arguments, out, threads)
+        name, _, *others = arguments
+        return run(name, arrays, others, out, threads)
 
 
 FORMULAS: dict[str, RecordedFunction] = {}
@@ -193,9 +205,10 @@ def elementwise(body: Callable[..., Traced]) -> Callable[..., Any]:
     own = tuple(parameters_of(body))
     signature = (*own, OUT, THREADS)
     operands = "".join(f"{each.name}, " for each in own if isinstance(each.kind, OperandKind))
-    names: dict[str, Any] = {"run": run}
+    names: dict[str, Any] = {"call": FORMULAS[body.__name__].caller}
     keys = keys_of([each for each in own if not isinstance(each.kind, OperandKind)], names)
-    line = f"run({body.__name__!r}, ({operands}), ({''.join(f'{key}, ' for key in keys)}), out, threads)"
+    template = "None, " * FORMULAS[body.__name__].count
+    line = f"call(({operands}), ({', '.join([repr(body.__name__), f'({template})', *keys])}), out, threads)"
     return public(written(body.__name__, signature, "A", line, names, body, body.__doc__))
 
 
@@ -273,10 +286,12 @@ def operation_of(recorder: FormulaRecorder, result: Traced) -> Operation:
     return Operation(recorder.chain(result), tuple(x.shape for x in recorder.inputs), (result.shape,))
 
 
-def run(name: str, operands: Sequence[Any], arguments: Sequence[Any], out: Any, threads: Any) -> Any:
+def run(name: str, operands: Sequence[Any], arguments: Sequence[Any], out: object, threads: object) -> Any:
     """A function of FORMULAS on arrays and numbers, at least one of them an array, or on recorded values."""
-    if len(operands) == 1 and type(operands[0]) is np.ndarray:  # 2 us less than the general way
-        return call(FORMULAS[name], tuple(operands), (name, (None,), *arguments), out, threads)
+    formula, nothing = FORMULAS[name], (None,) * len(operands)
+    given = tuple(operands)
+    if are_arrays(given):
+        return formula.caller.now(given, (name, nothing, *arguments), out, threads)
     for x in operands:
         if isinstance(x, Traced):
             if out is not None or threads is not None:
@@ -286,7 +301,12 @@ def run(name: str, operands: Sequence[Any], arguments: Sequence[Any], out: Any, 
     arrays = tuple(x for x, number in zip(operands, template, strict=True) if number is None)
     if not arrays:
         raise InputError("all operands are numbers; at least one must be an array")
-    return call(FORMULAS[name], arrays, (name, template, *arguments), out, threads)
+
+    def learn(prepared: Prepared, *_: Any) -> None:
+        if all(x is None or type(x) in (bool, int, float) for x in template):
+            formula.caller.learn(prepared, given, (name, nothing, *arguments), threads)
+
+    return call(formula, arrays, (name, template, *arguments), out, threads, learn)
 
 
 def _number(x: object) -> Number | None:

@@ -19,6 +19,7 @@ from typing import Any
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import Operation, Types, form, semantics_named
+from cenote.functional.callers import Caller
 from cenote.functional.dispatch import FAILURES, Parser, call, raise_named
 from cenote.functional.kinds import ArrayKind, MapKind
 from cenote.functional.names import FAMILIES
@@ -105,8 +106,8 @@ def _of_regions(record: Record) -> Function:
     """The gradient of a function whose arrays are made of what it is given."""
     name = f"{record.name}_backward"
     values = ", ".join(each.name for each in record.arguments)
-    line = f"call(parse, (grad_output, *arrays(input, boxes)), ({name!r}, {values}), out, threads)"
-    names = {"call": call, "parse": _parser(record), "arrays": record.arrays}
+    line = f"call((grad_output, *arrays(input, boxes)), ({name!r}, {values}), out, threads)"
+    names = {"call": Caller(_parser(record)), "arrays": record.arrays}
     signature = (FunctionParameter("grad_output", "A"), *record.signature())
     doc = f"Gradient of {record.name} with respect to its input; boxes get none."
     return written(name, signature, "A", line, names, _of_regions, doc)
@@ -116,7 +117,7 @@ def _by_indices(record: Record) -> Function:
     """The gradient of a function by the indices that it gave, which alone say it."""
     name = f"{record.name}_backward"
     key = f"({name!r}, {record.rank}, layout, 'torch', True)"
-    line = f"call(parse, (grad_output, indices, input), {key}, out, threads)"
+    line = f"call((grad_output, indices, input), {key}, out, threads)"
     arrays = (
         FunctionParameter("grad_output", "A"),
         FunctionParameter("input", "A"),
@@ -125,7 +126,7 @@ def _by_indices(record: Record) -> Function:
     shared = tuple(each for each in record.signature() if each.name in ("layout", "threads"))
     signature = (*arrays, OUT, *shared)
     doc = f"Gradient of {record.name} by the indices that it gave (return_indices=True)."
-    return written(name, signature, "A", line, {"call": call, "parse": _parse_indices}, _by_indices, doc)
+    return written(name, signature, "A", line, {"call": Caller(_parse_indices)}, _by_indices, doc)
 
 
 for _family in FAMILIES:

@@ -6,6 +6,7 @@
                                                     stop: the workers leave for good
     cenote_rounds(run, control, steps, …)           runs of the same steps, one after another (`rounds`)
     cenote_call(record, array, array …)             one kernel on the caller's arrays, for small work
+    cenote_function(self, arguments, count)         the same as a function of the interpreter (`known`)
 
     for step in first .. last:
         while a chunk of the step is left: take the next from the front, or from the back on every other thread
@@ -76,6 +77,7 @@ class Driver:
 # Functions that every program needs.
 DRIVER = tuple(Driver(f"cenote_{name}") for name in ("run", "work", "halt", "rounds"))
 CALL_ON_ARRAYS = Driver("cenote_call")
+FUNCTION_ON_ARRAYS = Driver("cenote_function")
 
 
 @cache

@@ -15,9 +15,16 @@ from cenote.runtime.memory import DATA_FIELD
 @native
 def cenote_call(f: Native, record: Words, a: Bytes, b: Bytes, c: Bytes, d: Bytes) -> Int32:
     """Call a kernel with the data of some arrays. Return 1 where the time was up: call again for the rest."""
-    call, arrays = WordsByName(CALL, record), f.array(CALL_ARRAYS)
+    arrays = f.array(CALL_ARRAYS)
     for place, array in enumerate((a, b, c, d)):
         f.store_pointer(array, arrays + place)
+    return call_on(f, record, arrays)
+
+
+@native
+def call_on(f: Native, record: Words, arrays: Words) -> Int32:
+    """Call a kernel with the data of arrays whose addresses lie in a row; the result is that of `cenote_call`."""
+    call = WordsByName(CALL, record)
     work = KernelWork.of(f, call, call.begin.load(), f.load_pointer(call.scratch, U8))
     _set_addresses(f, work.words, arrays, record + CALL.size, call.patches.load())
     mode = enter_mode(f, call.flush.load())
