@@ -20,6 +20,7 @@ from cenote.core.target import (
     TileWays,
     choose_target,
 )
+from cenote.kernels.cost_model import peak_seconds
 from tests.targets import TARGETS, anywhere
 
 pytestmark = pytest.mark.skipif(not cpuid.can_ask(), reason="asks x86-64 processors only")
@@ -76,6 +77,32 @@ def test_a_processor_that_lacks_one_feature_of_a_level_is_below_it(level: str) -
         assert choose_target(features, TRIPLE).name != name
         with pytest.raises(ArgumentError, match="this CPU cannot run it"):
             choose_target(features, TRIPLE, name)
+
+
+def test_zen_4_multiplies_wide_vectors_in_halves() -> None:
+    """Its family is 25: 15 in the field of four bits, and 10 in the one that is added then."""
+    answers = dict.fromkeys((1, 7, cpuid.SEVEN_ONE, 2147483649), ALL)
+    every = 0x600E7
+
+    def found(signature: int, saved: int = every) -> frozenset[str]:
+        return cpuid.supported(answers | {1: [signature, *ALL[1:]]}, lambda: saved)
+
+    assert found(0x00A10F11) == cpuid._BITS.keys() | {cpuid.HALVED}
+    assert cpuid.HALVED not in found(0x00A10F11, 0x7)  # no registers to halve
+    for other in (
+        0x000806F8,
+        0x00B40F40,
+        0x00000910,
+    ):  # Sapphire Rapids, Zen 5, a field of 9 that is not full
+        assert cpuid.HALVED not in found(other)
+    halved, full, narrow = (
+        choose_target(found(signature), TRIPLE, name)
+        for signature, name in ((0x00A10F11, "avx512"), (0x000806F8, "avx512"), (0x00A10F11, "avx2"))
+    )
+    assert halved.of_level() == full.of_level()
+    assert halved.text != full.text  # of which keys of plans are made
+    times = [peak_seconds(1e9, target, 1.0) for target in (halved, full, narrow)]
+    assert times == [times[0], times[0] / 2, times[0]]
 
 
 def test_bfloat16_is_found_or_emulated_by_name() -> None:

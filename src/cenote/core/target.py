@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cenote.core.cached import cached_property
+from cenote.core.cpuid import HALVED
 from cenote.core.errors import ArgumentError
 from cenote.core.text import split_words
 
@@ -44,8 +45,9 @@ class Target:
     `vector_bytes` and `registers` describe the SIMD unit; `has_fma`, `has_half` (hardware float16 conversion),
     `has_scale` and `has_gather` are the only features kernels branch on. The sizes of the caches, and the ways in which
     bytes are multiplied (`dots`: `codegen.dots`) and looked up in tables (`lookups`: `codegen.byte_tables`), in which
-    bfloat16 is multiplied (`bfloat`: `codegen.bfloat`; empty where float32 is as fast), and those of products on
-    `tiles`, serve the choice of kernels: see `of_level`.
+    bfloat16 is multiplied (`bfloat`: `codegen.bfloat`; empty where float32 is as fast), those of products on
+    `tiles`, and whether a vector takes as long as two of half its size (`halved`), serve the choice of kernels: see
+    `of_level`.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Target:
     lookups: str = LOADS
     bfloat: str = ""
     tiles: TileWays = NO_TILES
+    halved: bool = False
 
     def __repr__(self) -> str:
         return self.text
@@ -75,10 +78,10 @@ class Target:
         return f"Target({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__match_args__)})"
 
     def of_level(self) -> Target:
-        """Return the target without this machine's caches: a kernel's code may depend on nothing else, so that it can
-        be used on other machines."""
+        """Return the target without this machine's caches and speeds: a kernel's code may depend on nothing else, so
+        that it can be used on other machines."""
         usual: dict[str, Any] = {"l1_bytes": _L1, "l2_bytes": _L2, "l3_bytes": _L3}
-        return replace(self, **usual, dots=PAIRS, lookups=LOADS, bfloat="", tiles=NO_TILES)
+        return replace(self, **usual, dots=PAIRS, lookups=LOADS, bfloat="", tiles=NO_TILES, halved=False)
 
     @property
     def has_scale(self) -> bool:
@@ -275,6 +278,7 @@ def _extended(target: Target, features: Collection[str], forced: Collection[str]
         lookups=found(TABLES.get(target.name), _lookups(target)),
         bfloat=found(BFLOAT_EXTENSIONS.get(target.name), bfloat),
         tiles=TileWays(*(found(extension, tiles) for extension in products)),
+        halved=target.vector_bytes == 64 and HALVED in features,
     )
 
 

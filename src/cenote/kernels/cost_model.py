@@ -43,7 +43,7 @@ WORTH_THREADS = 60e-6
 
 def peak_seconds(operations: float, target: Target, efficiency: float) -> float:
     """Seconds for a number of operations (multiply-adds count 2) on one core at a fraction of its peak."""
-    per_cycle = 4 * target.lanes() if target.has_fma else 2 * target.lanes()
+    per_cycle = 4 * target.lanes() if target.has_fma and not target.halved else 2 * target.lanes()
     return operations / (per_cycle * GIGAHERTZ * 1e9 * efficiency)
 
 
