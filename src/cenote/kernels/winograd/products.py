@@ -5,10 +5,14 @@ for every length of a run that may be needed, and a number of tiles is cut into 
 nothing is computed in vain and no kernel depends on how many tiles there are.
 
 While a product's weights are in use, the next product's are prefetched, line by line: they come from memory, or from
-a far cache. Each line is prefetched once, by the first `ahead` runs, which prefetch one line per `ahead` lines read.
-(Prefetching too much where a block has few tiles cost a third of the time: 512 channels at 14x14, 25 tiles, 16 lanes,
-64 lines per channel block and run 5.3 ms, 8 lines 3.4 ms. Prefetching too little cost a quarter with 8 lanes: 512
-channels at 7x7.)
+a far cache. Each line is prefetched once, by the first AHEAD runs, which prefetch one line per AHEAD lines read. More
+runs are too late, or never come where a block has few tiles, and one has too many lines under way. The first cache
+has room for the weights in use only, and for few lines under way: with the next ones prefetched there, weights came at
+14 GB/s, where the core reads 34. ms of chains of layers whose weights exceed the caches (Zen 4, one thread), into the
+first cache, by 2 runs into the second, into the last one that a prefetch can name:
+8 layers of 256 channels at 14x14, 5 of 512 at 7x7, 3 of 512 at 14x14: 7.07, 6.24, 5.99; 8.72, 7.39, 6.09; 10.5, 8.16,
+8.06 with 8 lanes; by 4 runs 6.07, by 2 runs 5.56, 5.26; 6.85, 6.81, 5.78; 8.97, 8.65, 7.84 with 16. By 1 and 3 runs
+into the last: 5.86, 6.19; 6.79, 6.38; 9.38, 8.61. Every second line only takes 1.2 to 1.4 times as long as every one.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from cenote.kernels.partial_sums import FAST_TERMS
 from cenote.kernels.winograd.transforms import Filtering
 
 LINE = 16  # floats of a cache line
+AHEAD = 2  # runs that prefetch the next product's weights
 SHORT = 4  # channels unrolled for rare runs; unrolling all of a vector takes 3 to 10 % less time where a core is shared
 
 
@@ -54,11 +59,6 @@ class Products:
     @property
     def widths(self) -> range:
         return widths(self.blocks, self.k.target.registers)
-
-    @property
-    def ahead(self) -> int:
-        """Number of runs that prefetch the next product's weights: an instruction in 40 of the innermost loop's."""
-        return max(1, self.lanes // 4)
 
     def emit(self, v: Pointer, m: Pointer, begin: Value, end: Value) -> None:
         """Emit M[group][xi] = V[xi] U[group][xi] for all xi and the groups begin..end, which share V[xi] while it is
@@ -109,7 +109,7 @@ class Products:
                     for run in k.range(0, count):
                         tile = first + run * width
                         to = m + tile * (self.blocks * lanes)
-                        asks = (run + k.select(is_first, k.integer(0), longer[0])) < self.ahead
+                        asks = (run + k.select(is_first, k.integer(0), longer[0])) < AHEAD
                         self.product(v + tile * lanes, to, weights, width, asked, asks)
 
     def involved(self, xi: Value) -> tuple[Value, Value]:
@@ -141,7 +141,7 @@ class Products:
         sums: list[list[Variable]] = [[k.variable(zero) for _ in range(blocks)] for _ in range(width)]
         places = [(sums[i][o], i * row + o * lanes) for i in range(width) for o in range(blocks)]
         source, factors = k.cursor(v), k.cursor(weights)
-        step = k.select(asks, k.integer(unroll * row // self.ahead), k.integer(0))
+        step = k.select(asks, k.integer(unroll * row // AHEAD), k.integer(0))
         to_next_block = k.number("v_block") - lanes
         channel_blocks, most = k.number("channel_blocks"), self.chain
         for first in k.range(0, channel_blocks, most):
@@ -150,8 +150,8 @@ class Products:
             for _ in k.range(first, k.min_drop_nan(first + most, channel_blocks)):
                 for _ in k.steps(lanes, unroll):
                     soon = asked.at
-                    for line in range(0, unroll * row, self.ahead * LINE):
-                        k.prefetch(soon, line // self.ahead)
+                    for line in range(0, unroll * row, AHEAD * LINE):
+                        k.prefetch(soon, line // AHEAD, level=3)
                     asked.move(step)
                     here, now = source.at, factors.at
                     for channel in range(unroll):
