@@ -31,10 +31,10 @@ from cenote.kernels.pool.problem import (
     Partition,
     PoolProblem,
     estimate,
-    fitting,
     spec_fields,
     window_build,
 )
+from cenote.kernels.row_lanes import fitting
 from cenote.kernels.tables import whole_numbers
 
 UNROLLED = 16  # columns of a window that are unrolled at most
@@ -132,7 +132,7 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     spec = variants[0]
     pitch = (geometry.size[2] * step + 2 * SLACK + 8 * spec.lanes) // 16 * 16 + 16
     table = computed(whole_numbers, tuple(pair for axis in bounds for pair in axis))
-    build = range_build(problem, spec, pitch, 2 * pitch + SLACK, {"bounds": table}, variants, chosen)
+    build = range_build(problem, variants, pitch, 2 * pitch + SLACK, {"bounds": table}, chosen)
     bounds = tuple(tuple((plain(begin), plain(end)) for begin, end in axis) for axis in bounds)
     taps = sum(end - begin for begin, end in bounds[1]) * sum(end - begin for begin, end in bounds[0])
     scalar = sum(end - begin for begin, end in bounds[2]) * step / (geometry.out[2] * step / spec.out_lanes)
@@ -152,11 +152,10 @@ def range_fields(problem: PoolProblem, target: Target) -> dict[str, Any]:
 
 def range_build(
     problem: PoolProblem,
-    spec: PoolSpec,
+    spec: PoolSpec | tuple[PoolSpec, ...],
     pitch: int,
     scratch: int,
     more: Mapping[str, Argument],
-    variants: tuple[PoolSpec, ...] = (),
     chosen: int = 0,
 ) -> Build:
     """Return the builder of the call for ranges: an item is a plane of the output."""
@@ -171,7 +170,6 @@ def range_build(
         scratch=scratch,
         work=work,
         more=more,
-        variants=variants,
         chosen=chosen,
     )
 

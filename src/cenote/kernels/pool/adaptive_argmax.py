@@ -28,7 +28,7 @@ from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, named, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, identity, spans
-from cenote.kernels.pool.problem import fitting
+from cenote.kernels.row_lanes import fitting
 from cenote.kernels.tables import whole_numbers
 
 Bounds = Sequence[Sequence[tuple[int, int]]]

@@ -30,7 +30,7 @@ from cenote.kernels.pool.problem import (
     PoolProblem,
     default_band,
     estimate,
-    lanes_for,
+    row_lanes,
     scratch_pitch,
     spec_fields,
     strip_in_l1,
@@ -151,14 +151,18 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
 def _windows(problem: PoolProblem, target: Target) -> Candidate | None:
     geometry = problem.geometry
     cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(problem, target))
-    lanes = lanes_for(problem, cut, target, by_column=True)
+    lanes = row_lanes(problem, cut, target, by_column=True)
     if lanes is None:
         return None
-    spec = PoolCompensated(**spec_fields(problem, *lanes), ranges=False)
-    pitch = scratch_pitch(problem, cut.strip, spec.lanes)
+    variants = tuple(PoolCompensated(**spec_fields(problem, *pair), ranges=False) for pair in lanes.pairs)
+    pitch = scratch_pitch(problem, cut.strip, variants[0].lanes)
     planes, rows, columns = geometry.window
-    seconds = _seconds(problem, spec, planes * rows, columns)
-    return Candidate(seconds, window_build(problem, spec, cut, pitch=pitch, scratch=ROWS * pitch + SLACK))
+    seconds = _seconds(problem, variants[plain(lanes.chosen)], planes * rows, columns)
+    scratch = ROWS * pitch + SLACK
+    return Candidate(
+        seconds,
+        window_build(problem, variants, cut, pitch=pitch, scratch=scratch, chosen=lanes.chosen),
+    )
 
 
 def _ranges(problem: PoolProblem, target: Target) -> Candidate:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.kernels.pool import horizontal
 from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, taps_inside
@@ -25,7 +26,7 @@ from cenote.kernels.pool.problem import (
     default_band,
     estimate,
     group_of,
-    lanes_for,
+    row_lanes,
     scratch_pitch,
     spec_fields,
     strip_in_l1,
@@ -99,12 +100,13 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     """Plan any windows."""
     geometry = problem.geometry
     cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(problem, target))
-    lanes = lanes_for(problem, cut, target)
+    lanes = row_lanes(problem, cut, target)
     if lanes is None:
         return None
-    spec = PoolGeneric(**spec_fields(problem, *lanes))
-    pitch, group = scratch_pitch(problem, cut.strip, spec.lanes), group_of(problem, cut)
-    scratch = (spec.scratch_rows + group) * pitch + SLACK
+    variants = tuple(PoolGeneric(**spec_fields(problem, *pair)) for pair in lanes.pairs)
+    spec = variants[plain(lanes.chosen)]
+    pitch, group = scratch_pitch(problem, cut.strip, variants[0].lanes), group_of(problem, cut)
+    scratch = (max(each.scratch_rows for each in variants) + group) * pitch + SLACK
     planes, rows = geometry.window[:2]
     seconds = estimate(
         "generic",
@@ -114,4 +116,7 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
         across=horizontal.steps(spec),
         passes=1 + planes * (rows // TOGETHER + rows % TOGETHER),
     )
-    return Candidate(seconds, window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group))
+    build = window_build(
+        problem, variants, cut, pitch=pitch, scratch=scratch, group=group, chosen=lanes.chosen
+    )
+    return Candidate(seconds, build)

@@ -21,6 +21,7 @@ from cenote.kernels.base import Argument, Call
 from cenote.kernels.cost_model import pool_seconds
 from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, SUM, PoolSpec, compute_type
 from cenote.kernels.pool.divisors import ALIKE, DIVIDES, GENERAL, scale_form, scale_part
+from cenote.kernels.row_lanes import RowLanes, fitting
 
 GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 5 us (with 64 KiB, 3x3 takes 5 % longer)
 GROUP_COLUMNS = 2048  # columns of the rows combined together before going across
@@ -260,36 +261,35 @@ def group_of(problem: PoolProblem, cut: Partition) -> int:
     return -(-last // -(-last // most))
 
 
-def fitting(widest: int, length: int) -> int:
-    """Largest power of two within both. A Size is compared with two numbers alone, for fewer classes of sizes: the
-    lanes are all, 4 or 1."""
-    if not is_size(length):
-        return 1 << (min(widest, int(length)).bit_length() - 1)
-    return next((lanes for lanes in (widest, min(widest, 4)) if length >= lanes), 1)
-
-
 def lanes_for(
-    problem: PoolProblem,
-    cut: Partition,
-    target: Target,
-    *,
-    by_column: bool = False,
-    shuffled: Sequence[int] = (1, 2, 4),
+    problem: PoolProblem, cut: Partition, target: Target, *, shuffled: Sequence[int] = (1, 2, 4)
 ) -> tuple[int, int] | None:
     """Return (lanes, out_lanes) of PoolSpec; None when a strip of windows has no input at all: nothing to combine.
+    Open sizes are asked. `shuffled`: strides that the kernel makes of shuffles (plain)."""
+    widest, rows = problem.widest(target), _rows(problem, cut, shuffled)
+    return rows and (fitting(widest, rows[0]), fitting(widest, rows[1]))
 
-    `by_column`: each column is written by itself. `shuffled`: strides that the kernel makes of shuffles (plain).
-    """
-    geometry, step, widest = problem.geometry, problem.memory.step, problem.widest(target)
+
+def row_lanes(
+    problem: PoolProblem, cut: Partition, target: Target, by_column: bool = False
+) -> RowLanes | None:
+    """Return pairs as `lanes_for`, of which open sizes choose one. `by_column`: each column is written by itself."""
+    rows = _rows(problem, cut, (1, 2, 4), by_column)
+    return rows and RowLanes.of(problem.widest(target), *rows)
+
+
+def _rows(
+    problem: PoolProblem, cut: Partition, shuffled: Sequence[int], by_column: bool = False
+) -> tuple[int, int] | None:
+    """Return the lengths of the shortest rows whose vectors are read and written."""
+    geometry, step = problem.geometry, problem.memory.step
     shortest, fewest = cut.narrowest_input(geometry) * step, cut.last_strip(geometry)
     if shortest <= 0 or fewest <= 0:
         return None
+    if step == 1:  # else column by column
+        return shortest, fewest if geometry.stride[2] in shuffled else 1
     in_rows = problem.index is None and geometry.stride[2] == 1 and problem.scale.columns is None
-    by_row = step == 1 or (in_rows and not by_column)
-    out_lanes = fitting(widest, fewest * step if by_row else step)
-    if step == 1 and geometry.stride[2] not in shuffled:
-        out_lanes = 1  # column by column
-    return fitting(widest, shortest), out_lanes
+    return shortest, fewest * step if in_rows and not by_column else step
 
 
 def spec_fields(
@@ -358,7 +358,7 @@ def scratch_pitch(problem: PoolProblem, strip: int, lanes: int) -> int:
 
 def window_build(
     problem: PoolProblem,
-    spec: PoolSpec,
+    spec: PoolSpec | tuple[PoolSpec, ...],
     cut: Partition,
     *,
     pitch: int,
@@ -367,11 +367,12 @@ def window_build(
     planes_of_item: int = 1,
     work: int = 0,
     more: Mapping[str, Argument] | None = None,
-    variants: tuple[PoolSpec, ...] = (),
     chosen: int = 0,
 ) -> Build:
     """Builder of the call of a windowed pool. `scratch` counts elements, `planes_of_item` the output planes that an
-    item makes, `work` the bytes that it moves (0: what follows from the windows). `variants` as in `Call.among`."""
+    item makes, `work` the bytes that it moves (0: what follows from the windows). Several specs and `chosen` as in
+    `Call.among`."""
+    variants = spec if isinstance(spec, tuple) else (spec,)
 
     def build(x: Argument, y: Argument, indices: Argument = None) -> Call:
         geometry, memory = problem.geometry, problem.memory
@@ -388,8 +389,8 @@ def window_build(
         rows = geometry.columns(0, cut.strip)[1] * geometry.stride[1] + cut.strip
         moved = work or rows * cut.band * memory.step * problem.dtype.itemsize * planes_of_item
         grain = maximum(1, minimum(GRAIN_BYTES // maximum(moved, 1), -(-items // 8)))
-        call = Call.named(spec, words, items, grain, scratch * problem.compute.nbytes)
-        return call.among(variants or (spec,), chosen)
+        call = Call.named(variants[0], words, items, grain, scratch * problem.compute.nbytes)
+        return call.among(variants, chosen)
 
     return build
 

@@ -44,7 +44,7 @@ from cenote.kernels.pool.problem import (
     default_band,
     estimate,
     group_of,
-    lanes_for,
+    row_lanes,
     scratch_pitch,
     spec_fields,
     streams,
@@ -228,28 +228,33 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
         return None
     fused = is_fused(geometry, memory.step)
     cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(problem, target))
-    lanes = lanes_for(problem, cut, target, by_column=fused)
+    lanes = row_lanes(problem, cut, target, by_column=fused)
     if lanes is None:
         return None
     group = group_of(problem, cut)
-    fields = spec_fields(
-        problem, *lanes, not fused and streams(problem, cut, target, lanes[1], dense_rows=True)
-    )
     clipped = not geometry.inside(1) or not geometry.inside(0)
-    each, chosen = _together(geometry, group)
+    each, rows_chosen = _together(geometry, group)
     variants = tuple(
-        PoolSeparable(**fields, planes=planes, rows=rows, clipped=clipped, fused=fused, together=together)
+        PoolSeparable(
+            **spec_fields(
+                problem, *pair, not fused and streams(problem, cut, target, pair[1], dense_rows=True)
+            ),
+            planes=planes,
+            rows=rows,
+            clipped=clipped,
+            fused=fused,
+            together=together,
+        )
+        for pair in lanes.pairs
         for together in each
     )
-    spec = variants[plain(chosen)]
-    pitch = scratch_pitch(problem, cut.strip, spec.lanes)
-    more = StreamingStore.scratch_rows(group) if spec.past_caches else 0
-    scratch = (spec.scratch_rows + group + more) * pitch + SLACK
+    chosen = lanes.chosen * len(each) + rows_chosen
+    pitch = scratch_pitch(problem, cut.strip, variants[0].lanes)
+    more = StreamingStore.scratch_rows(group) if variants[0].past_caches else 0
+    scratch = (max(spec.scratch_rows for spec in variants) + group + more) * pitch + SLACK
     return Candidate(
-        _seconds(problem, spec),
-        window_build(
-            problem, spec, cut, pitch=pitch, scratch=scratch, group=group, variants=variants, chosen=chosen
-        ),
+        _seconds(problem, variants[plain(chosen)]),
+        window_build(problem, variants, cut, pitch=pitch, scratch=scratch, group=group, chosen=chosen),
     )
 
 

@@ -45,12 +45,12 @@ from cenote.kernels.pool.problem import (
     PoolProblem,
     default_band,
     estimate,
-    fitting,
     group_of,
     scratch_pitch,
     spec_fields,
     window_build,
 )
+from cenote.kernels.row_lanes import fitting
 
 MOST_ROWS = 5  # of a window: with more, loads and maxima outnumber those that scratch rows need
 MOST_COLUMNS = 5

@@ -31,7 +31,7 @@ from cenote.core.text import split_words
 from cenote.core.types import FLOAT64, TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec
 from cenote.kernels.pool.common import SUM, combine, combine_all, compute_type, identity
-from cenote.kernels.pool.problem import fitting
+from cenote.kernels.row_lanes import fitting
 
 CHAINS = 4
 BLOCK = 64  # vectors summed in float32 before their sum goes to float64: chains of 16 additions

@@ -45,7 +45,6 @@ from cenote.kernels.pool.problem import (
     Partition,
     PoolProblem,
     estimate,
-    fitting,
     group_of,
     scratch_pitch,
     spec_fields,
@@ -54,6 +53,7 @@ from cenote.kernels.pool.problem import (
 )
 from cenote.kernels.pool.small_window import FEWEST_LANES, takes_neighbours
 from cenote.kernels.pool.streaming_store import StreamingStore
+from cenote.kernels.row_lanes import fitting
 
 WINDOW = 3  # planes, rows and columns
 PAIR = 2  # planes, and rows, at a time: as many as are kept, one less than a window has

@@ -12,7 +12,6 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named, planes_of
-from cenote.kernels.pool.problem import fitting
 from cenote.kernels.pool_gradient.average_backward import (
     ABOVE,
     BY_POWER,
@@ -21,6 +20,7 @@ from cenote.kernels.pool_gradient.average_backward import (
     sum_type,
 )
 from cenote.kernels.pool_variants.power import doubled
+from cenote.kernels.row_lanes import fitting
 
 ITEM = 1 << 16  # approximate bytes of the gradient that an item computes
 SLACK = 128  # elements past a scratch row that vectors may touch

@@ -28,7 +28,7 @@ from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named,
 from cenote.kernels.lanes import strided
 from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, combine_all, compute_type, spans
-from cenote.kernels.pool.problem import fitting
+from cenote.kernels.row_lanes import fitting
 
 WORK = 1 << 14  # approximate number of outputs of an item
 OUTSIDE = -1  # in tables of rows and columns: a zero

@@ -25,7 +25,7 @@ from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.plane_items import channels_of, named, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, spans
-from cenote.kernels.pool.problem import fitting
+from cenote.kernels.row_lanes import fitting
 
 AXES = ("d", "h", "w")
 UNROLLED = 16  # taps; of larger windows a row is a loop

@@ -30,7 +30,7 @@ from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named,
 from cenote.kernels.lanes import strided
 from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, compute_type, spans
-from cenote.kernels.pool.problem import fitting
+from cenote.kernels.row_lanes import fitting
 
 MOST_COLUMNS = 32  # of windows whose rows are unrolled
 BAND = 1 << 17  # approximate bytes of a band in scratch

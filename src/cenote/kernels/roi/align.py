@@ -28,8 +28,8 @@ from cenote.core.text import split_words
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named
-from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.sampling import BinTable, BoxSpec, RegionBox, table_capacity
+from cenote.kernels.row_lanes import fitting
 
 TOGETHER = 4  # planes at once: as many independent chains
 WORK = 1 << 16

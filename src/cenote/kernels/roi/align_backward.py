@@ -22,8 +22,8 @@ from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named, vectors
-from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.sampling import BinTable, BoxSpec, RegionBox, table_capacity
+from cenote.kernels.row_lanes import fitting
 
 WORDS = split_words(
     "images boxes units part parts rows columns ratio capacity y_image y_unit g_roi g_unit g_row",

@@ -29,9 +29,9 @@ from cenote.core.types import FLOAT64
 from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import named
 from cenote.kernels.pool.common import compute_type
-from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.align import TOGETHER
 from cenote.kernels.roi.sampling import NO_IMAGE, NOT_FINITE
+from cenote.kernels.row_lanes import fitting
 
 FARTHEST = 2.0**40
 WORK = 1 << 16
