@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cenote
 from tests.fuzz.case import Finding, generator
 from tests.fuzz.quantized import kind
 from tests.fuzz.quantized.kind import roundings, unlike
-from tests.fuzz.quantized.maker import Maker
+from tests.fuzz.quantized.maker import Maker, Quantised
+from tests.fuzz.quantized.sums import residual
 
 
 def test_graphs_hold_many_operators_types_and_what_is_odd() -> None:
@@ -66,6 +68,76 @@ def test_few_may_stray() -> None:
     y[:2] = 0
     assert not unlike(y, wanted, 0.02, 0.02)
     assert unlike(y, wanted, 0.02, 0.01)
+
+
+def judged(m: Maker, outputs: list[str], changed: Any = None) -> str:
+    """Compare a graph's answers, changed by a function, with those of the references."""
+    quantized, answer = kind.Quantized(), kind.answer
+    try:
+        with np.errstate(all="ignore"), pytest.MonkeyPatch.context() as patch:
+            if changed is not None:
+                patch.setattr(
+                    kind, "answer", lambda *given: {name: changed(y) for name, y in answer(*given).items()}
+                )
+            return quantized.compare(m, outputs, saturates=True)
+    finally:
+        quantized.close()
+
+
+def layer(x_scale: float, w_scale: float, bias: int, y_scale: float) -> tuple[Maker, str]:
+    """A convolution of bytes whose scales are these."""
+    m = Maker(generator("quantized", 1), generator("quantized", 1), 21)
+    m.odd = True
+    x = Quantised(
+        "x", np.dtype(np.uint8), (1, 4, 3, 3), m.constant(np.float32(x_scale)), m.constant(np.uint8(128))
+    )
+    m.inputs.append(x)
+    m.values.append(x)
+    scale = np.float32(w_scale)
+    w = m.constant(m.noise.integers(-127, 128, (8, 4, 1, 1)), np.int8)
+    b = m.constant(np.full(8, bias), np.int32)
+    operands = [
+        m.dequantised(x),
+        m.node("DequantizeLinear", w, m.constant(scale), m.constant(np.int8(0))),
+        m.node("DequantizeLinear", b, m.constant(np.float32(x_scale) * scale)),
+    ]
+    y = m.node("Conv", *operands, kernel_shape=(1, 1))
+    name = m.node("QuantizeLinear", y, m.constant(np.float32(y_scale)), m.constant(np.uint8(100)))
+    m.add(Quantised(name, np.dtype(np.uint8), (1, 8, 3, 3), "", ""))
+    return m, name
+
+
+def far_off(y: np.ndarray) -> np.ndarray:
+    return np.asarray(y ^ y.dtype.type(0x40))
+
+
+def test_sums_that_overflow_are_not_compared_and_others_are() -> None:
+    """Whether an infinity or NaN comes of them depends on the order of their terms."""
+    with np.errstate(all="ignore"):
+        overflowing, usual = layer(1e30, 1e30, 0, 0.05), layer(0.02, 0.01, 0, 0.05)
+    assert judged(overflowing[0], [overflowing[1]], far_off) == "as references"
+    with pytest.raises(Finding, match=usual[1]):
+        judged(usual[0], [usual[1]], far_off)
+
+
+def test_a_bias_below_the_normal_numbers_is_zero_for_the_judge_too(monkeypatch: Any) -> None:
+    """Over a scale of zero it would be an infinity where zero is NaN."""
+    m, name = layer(1e-30, 1e-12, 5, 0.0)
+    m.constants[m.nodes[0].input[2]][...] = 0  # x is a number of zeros, so that the bias is all of the sum
+    x = m.inputs[0]
+    monkeypatch.setattr(kind.Quantized, "array", lambda *_: np.zeros(x.shape, np.uint8))
+    assert judged(m, [name]) == "as references"
+
+
+def test_some_residuals_are_added_in_convolutions() -> None:
+    found = set()
+    for seed in range(12):
+        m = Maker(generator("quantized", seed), generator("quantized", seed), 21)
+        m.input((1, 16, 5, 5))
+        residual(m)
+        loaded = cenote.load(m.model([m.values[-1].name], {}).SerializeToString(), tune="off")
+        found |= {step.op.partition("(")[0] for step in loaded.plan.describe().steps}
+    assert "qlinear_conv_add" in found
 
 
 @pytest.mark.parametrize("saturates", [False, True])  # then the references judge

@@ -25,6 +25,7 @@ from tests.fuzz.case import Finding, generator
 from tests.fuzz.peer import BesidePeer
 from tests.fuzz.quantized.maker import SELDOM, Array, Maker
 from tests.fuzz.quantized.others import OTHERS
+from tests.fuzz.quantized.overflow import overflowing, without_tiny_biases
 from tests.fuzz.quantized.sums import SUMS
 from tests.fuzz.sizes.kind import STRICTER
 
@@ -128,7 +129,7 @@ class Quantized(BesidePeer):
         self, m: Maker, outputs: list[str], given: Mapping[str, Array], found: Mapping[str, Any], saturates: bool
     ) -> str:  # fmt: skip
         """Compare outputs with what a judge makes of those before them."""
-        proto = m.cut(outputs)
+        proto = without_tiny_biases(m.cut(outputs))
         read = {each.name for each in proto.graph.input}
         feed = {name: x for name, x in {**given, **found}.items() if name in read}
         content = proto.SerializeToString()
@@ -139,7 +140,11 @@ class Quantized(BesidePeer):
         if isinstance(theirs, str):
             judge, theirs = "references", evaluate(load_onnx(content).graph, feed)
         steps, share = roundings(m, outputs)
+        # Which of ±infinity and NaN a sum is whose terms overflow depends on the order of its terms.
+        unknown = overflowing(proto, feed) if m.odd else set()
         for name in outputs:
+            if f"{name}.made" in unknown:
+                continue
             apart, stray = share[name], 0.0
             # Denormal numbers; sums of the largest numbers alone, whose means are ties; by a scale near zero, what is
             # nearly 0 comes out anywhere.

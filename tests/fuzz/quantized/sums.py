@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.quantized.maker import DENORMAL, MICROSOFT, ODD, Array, Maker, Quantised
+from tests.fuzz.quantized.maker import DENORMAL, MICROSOFT, ODD, OFTEN, Array, Maker, Quantised
 
 BYTES = ("uint8", "int8")
 INT32 = np.dtype(np.int32)
@@ -253,12 +253,37 @@ def dynamic(m: Maker) -> None:
     m.add(Quantised(y, FLOAT32, (*x.shape[:-1], columns)))
 
 
+def residual(m: Maker) -> None:
+    """The sum of a convolution's bytes and of those that it reads, or that another convolution of them makes."""
+    x = m.pick(kinds=BYTES)
+    if x is None or len(x.shape) not in (3, 4, 5) or not x.scale or m.opset < 13:
+        return
+    sides = [_kept_shape(m, x), x if m.chance(0.5) else _kept_shape(m, x)]
+    m.rng.shuffle(sides)
+    y = m.node("Add", *(m.dequantised(each) for each in sides))
+    m.quantised(activated(m, y) if m.chance(0.7) else y, x.shape, 9.0, OFTEN)
+
+
+def _kept_shape(m: Maker, x: Quantised) -> Quantised:
+    """A convolution of bytes, quantised, whose result has the shape of what it reads."""
+    channels, rank = x.shape[1], len(x.shape) - 2
+    kernel, group = (m.rng.choice((1, 3)),) * rank, m.rng.choice((1, 1, channels))
+    shape = (channels, channels // group, *kernel)
+    w, scale, zero, _, many = weights(m, shape, int(np.prod(shape[1:])), channels, x)
+    operands = [m.dequantised(x), m.node("DequantizeLinear", w, scale, zero, **({"axis": 0} if many else {}))]
+    if m.chance(0.5):
+        operands.append(whole_bias(m, x, m.constants[scale], channels, other=False))
+    y = m.node("Conv", *operands, group=group, kernel_shape=kernel, pads=[k // 2 for k in kernel] * 2)
+    return m.quantised(m.node("Relu", y) if m.chance(0.3) else y, x.shape)
+
+
 SUMS = (
     convolution,
     convolution,
     convolution,
     linear_convolution,
     linear_convolution,
+    residual,
     product,
     linear_product,
     dynamic,
