@@ -35,6 +35,7 @@ from cenote.passes.precision.parts import multiply_on_tiles
 from cenote.passes.precision.widen import widen
 from cenote.passes.products.fuse_products import add_to_products, fuse_products, scale_integer_sums
 from cenote.passes.products.stored_weights import narrow_weights, store_weights
+from cenote.passes.quantization.digits import sum_digits
 from cenote.passes.quantization.floats import sum_bytes_to_floats
 from cenote.passes.quantization.movement import move_bytes
 from cenote.passes.quantization.pools import quantize_means
@@ -62,6 +63,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         eliminate_dead,  # what moved floats reads them no more
         remove_identities,
         eliminate_dead,  # what was moved has left its place, and a float is read once
+        *((sum_digits, eliminate_dead) if exact else ()),
         lambda graph: quantize_sums(graph, target),
         lambda graph: sum_bytes_to_floats(graph, target),
         lambda graph: quantize_means(graph, target),
