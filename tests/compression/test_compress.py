@@ -47,6 +47,21 @@ def timing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "paired", lambda before, after, seconds: Difference(-0.01, 0.0, 0.01, 1.0))
 
 
+def test_constants_that_are_listed_as_inputs_too_need_no_data(tmp_path: Path) -> None:
+    """As files of older exporters have them, counters of training and statistics of normalisations among them."""
+    listed = network()
+    listed.graph.initializer.append(
+        onnx.numpy_helper.from_array(np.array(7, np.int64), "num_batches_tracked")
+    )
+    listed.graph.input.extend(
+        onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims)
+        for each in listed.graph.initializer
+    )
+    found = cenote.compress(listed, tmp_path / "small.onnx", within=2e-2, calibration=X, threads=1)
+    assert found.kept
+    assert [each.name for each in cenote.load(tmp_path / "small.onnx").inputs] == ["x"]
+
+
 def test_the_file_is_small_and_right_everywhere(tmp_path: Path) -> None:
     found = cenote.compress(network(), tmp_path / "small.onnx", within=2e-2, calibration=X, threads=1)
     assert {each.treatment for each in found.kept} >= {"low_rank", "int8"}

@@ -14,7 +14,7 @@ from cenote.core.errors import UnsupportedError
 from cenote.core.types import Array
 from cenote.quantization.network import Network, attribute, label, read_inside
 from cenote.quantization.prepare import prepare
-from cenote.quantization.reading import Source, parsed
+from cenote.quantization.reading import Source, parsed, without_defaults
 
 BLOCKS_SINCE = 21  # the opset whose DequantizeLinear has blocks and four bits
 _IR_OF_BLOCKS = 10
@@ -153,6 +153,9 @@ def read(source: Source) -> SharedNetwork:
     Raises MissingFileError, ModelError, UnsupportedError for models of other formats.
     """
     model = parsed(source, "compress")
+    without_defaults(
+        model
+    )  # first: constants that nothing reads then would leave inputs that callers must give
     prepare(Network(model))
     return SharedNetwork.of(model)
 

@@ -59,19 +59,25 @@ def read(source: Source) -> tuple[Network, list[str]]:
         model = _converted(model, opset)
         notes.append(f"converted from opset {opset} to {LEAST_OPSET}")
     model.ir_version = max(model.ir_version, _LEAST_IR)
-    names = {each.name for each in model.graph.initializer}
     # Before IR version 4 every initializer had to be listed as an input too; since then such an input is a default.
-    replaceable = sorted(names & {each.name for each in model.graph.input})
+    replaceable = without_defaults(model)
     if replaceable and ir_version >= 4:
         first = ", ".join(f"'{name}'" for name in replaceable[:3])
         more = f" and {len(replaceable) - 3} more" if len(replaceable) > 3 else ""
         notes.append(
             f"inputs with default values are constants now, which callers cannot give: {first}{more}"
         )
+    return Network(model), notes
+
+
+def without_defaults(model: ModelProto) -> list[str]:
+    """Make constants of inputs with default values, in place; return their names, sorted."""
+    names = {each.name for each in model.graph.initializer}
     inputs = [each for each in model.graph.input if each.name not in names]
+    replaced = sorted(names & {each.name for each in model.graph.input})
     del model.graph.input[:]
     model.graph.input.extend(inputs)
-    return Network(model), notes
+    return replaced
 
 
 def _converted(model: ModelProto, opset: int) -> ModelProto:
