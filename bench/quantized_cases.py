@@ -36,20 +36,24 @@ class Case:
         return next(str(each.name) for each in self.model.graph.input if each.name not in constants)
 
 
+def _fashion_array(path: Path) -> np.ndarray:
+    content = gzip.decompress(path.read_bytes())
+    shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape)
+
+
+def pictures(data: Path, split: str) -> np.ndarray:
+    """Fashion-MNIST's pictures of "train" or "t10k", as the embedded network takes them."""
+    found = _fashion_array(data / f"{split}-images-idx3-ubyte.gz")[:, None]
+    return np.asarray(found.astype(np.float32) / np.float32(255))
+
+
 def fashion(data: Path) -> Case:
     """The embedded network on Fashion-MNIST: training pictures to calibrate on, all 10,000 test pictures."""
-
-    def array(name: str) -> np.ndarray:
-        content = gzip.decompress((data / name).read_bytes())
-        shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
-        return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape)
-
-    calibration, tests = (
-        array(f"{split}-images-idx3-ubyte.gz")[:count, None].astype(np.float32) / np.float32(255)
-        for split, count in (("train", CALIBRATED), ("t10k", 10_000))
-    )
     model = onnx.load(ROOT / "src" / "cenote" / "data" / "fashion.onnx")
-    return Case("fashion", model, calibration, tests, array("t10k-labels-idx1-ubyte.gz"), "logits")
+    labels = _fashion_array(data / "t10k-labels-idx1-ubyte.gz")
+    calibration = pictures(data, "train")[:CALIBRATED]
+    return Case("fashion", model, calibration, pictures(data, "t10k"), labels, "logits")
 
 
 def faces(name: str) -> Case:
