@@ -1,19 +1,27 @@
-"""Estimates of ResNet-50's convolutions of bytes on tile registers, by the cost model: nothing was timed.
+"""Estimates of ResNet-50's convolutions and a transformer's products, of bytes on tile registers, by the cost model:
+nothing was timed.
 
     python -m bench.tile_estimates
 
 A column each: times that the network has the layer; products of tiles, each of which costs one load; how much of the
 products' operations the layer has (the rest fills tiles); microseconds by the cost model, and the share of 7,000 GOP/s
-that they come to; microseconds by the cost model of VNNI's direct kernel.
+that they come to; microseconds by the cost model of VNNI's direct kernel. Of products: rows, depth and columns, whether
+the right factor is a constant, and microseconds on tiles and by VNNI.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from cenote.core.conv_geometry import ConvShape
-from cenote.core.target import LEVELS, choose_target
+from cenote.core.target import LEVELS, TILE_EXTENSIONS, Target, choose_target
+from cenote.core.types import TensorType
 from cenote.kernels.cost_model import BYTES_FASTER, peak_seconds
-from cenote.kernels.quantized.tiles import FILTERS, SIDE, WindowCut
+from cenote.kernels.quantized.tile_cut import FILTERS, SIDE, ByteTileCut
 from cenote.ops.conv.direct import efficiency
+from cenote.ops.quantization.quantized_products import MatMulInteger
 
 PEAK = 7e12  # operations a second of one core's products of tiles of bytes, measured on an Intel server
 L2_BYTES = 2 << 20
@@ -44,10 +52,29 @@ LAYERS = (
     (512, 512, 3, 7, 1, 2),
 )
 
+# Rows, depth, columns, and whether the right factor is a constant: layers and attention of ViT-Base, and few rows.
+PRODUCTS = (
+    (197, 768, 3072, True),
+    (197, 3072, 768, True),
+    (197, 768, 768, True),
+    (197, 64, 197, False),
+    (197, 197, 64, False),
+    (384, 384, 384, False),
+    (16, 768, 768, True),
+    (4, 768, 768, True),
+    (1, 2048, 1000, True),
+)
+
 
 def main() -> None:
     features = (*LEVELS["x86-64-v4"], "avx512vnni")
     target = choose_target(features, "x86_64-unknown-linux-gnu", "avx512")
+    convolutions(target)
+    print()
+    products(replace(target, tiles=TILE_EXTENSIONS["avx512"], l2_bytes=L2_BYTES))
+
+
+def convolutions(target: Target) -> None:
     print("| layer | times | products | filled | tiles, us | of 7,000 GOP/s | VNNI, us |")
     print("|---|---|---|---|---|---|---|")
     totals = [0.0, 0.0, 0.0]
@@ -56,7 +83,7 @@ def main() -> None:
             1, channels, filters, 1, (1, side * stride, side * stride), (1, side, side), (1, window, window),
             (1, stride, stride), ((0, 0), (window // 2,) * 2, (window // 2,) * 2), (1, 1, 1),
         )  # fmt: skip
-        cut = WindowCut(shape, 4 if channels < 8 else target.lanes(), L2_BYTES)
+        cut = ByteTileCut.of(shape, 4 if channels < 8 else target.lanes(), L2_BYTES)
         blocks = cut.steps * cut.filter_steps * cut.entries
         filled, share = shape.operations / cut.operations, shape.operations / cut.seconds() / PEAK
         vectors = peak_seconds(
@@ -73,6 +100,21 @@ def main() -> None:
         f"| all | {sum(each[-1] for each in LAYERS)} | | | {tiles * 1e6:.0f} | {operations / tiles / PEAK:.0%} "
         f"| {vectors * 1e6:.0f} |"
     )
+
+
+def products(target: Target) -> None:
+    print("| rows, depth, columns | right factor | tiles, us | VNNI, us |")
+    print("|---|---|---|---|")
+    for rows, depth, columns, constant in PRODUCTS:
+        a, b = (np.ones(shape, np.int8) for shape in ((rows, depth), (depth, columns)))
+        types = [
+            TensorType.of(np.int8, a.shape),
+            TensorType.known(b) if constant else TensorType.of(np.int8, b.shape),
+        ]
+        found = MatMulInteger().lowerings([*types, None, None], target)
+        seconds = {each.name: each.seconds for each in found}
+        times_us = " | ".join(f"{seconds[name] * 1e6:.0f}" for name in ("quantized_tiles", "quantized"))
+        print(f"| {rows}, {depth}, {columns} | {'constant' if constant else 'computed'} | {times_us} |")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from cenote.core.types import Array
 
 BYTES = 4  # products of a sum
 WIDE = "wide"
+STORED = "stored"  # no way to add products: weights are bytes as instructions and tiles take them
 _IN_16_BITS = (PAIRS, WIDE)
 FLIP = -0x7F7F7F80  # the highest bit of each of four bytes
 _VPDPBUSD = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256"}  # by lanes
@@ -53,7 +54,7 @@ class Dots:
         self.k, self.way, self.lanes = k, way, lanes
         self.parts = 2 if way in _IN_16_BITS else 1
         k.adds_in_order = True
-        if way not in _IN_16_BITS:
+        if way not in (*_IN_16_BITS, STORED):
             k.extend(way)
 
     @property

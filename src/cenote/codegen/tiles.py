@@ -77,23 +77,35 @@ def clear_square(t: Tiles) -> None:
         t.zero(total)
 
 
-def multiply_square(t: Tiles, x: Pointer, w: Pointer) -> Iterator[int]:
-    """Add the products of two tiles of x and two of weights, each pair side by side, to a square of sums. Yields each
-    tile of sums behind its product. A tile is loaded before its first use."""
-    loads = {4: x, 5: x + TILE_BYTES, 6: w, 7: w + TILE_BYTES}
+def multiply_square(t: Tiles, x: Pointer, w: Pointer, w_pitch: int = ROW) -> Iterator[int]:
+    """Add the products of two tiles of x and two of weights to a square of sums. Yields each tile of sums behind its
+    product. A tile is loaded before its first use. The second tile of x lies behind the first; so does that of the
+    weights, or, where their rows are `w_pitch` = 2 ROW bytes apart, its rows lie behind the first one's."""
+    loads = {4: x, 5: x + TILE_BYTES, 6: w, 7: w + (TILE_BYTES if w_pitch == ROW else ROW)}
     for total, left, right in SQUARE:
         for tile in (left, right):
             if tile in loads:
-                t.load(tile, loads.pop(tile), ROW)
+                t.load(tile, loads.pop(tile), w_pitch if tile == right else ROW)
         t.dot(total, left, right)
         yield total
 
 
+def load_square(t: Tiles, place: Pointer) -> None:
+    """Load a square of sums that `store_square` has stored."""
+    for total, _, _ in SQUARE:
+        t.load(total, _of_square(place, total), 2 * ROW)
+
+
 def store_square(t: Tiles, place: Pointer) -> None:
     """Store a square of sums, row by row."""
-    row = 2 * ROW // place.element.nbytes
     for total, _, _ in SQUARE:
-        t.store(total, place + total // 2 * (ROWS * row) + total % 2 * (row // 2), 2 * ROW)
+        t.store(total, _of_square(place, total), 2 * ROW)
+
+
+def _of_square(place: Pointer, total: int) -> Pointer:
+    """Return the address of a tile of a square of sums."""
+    row = 2 * ROW // place.element.nbytes
+    return place + total // 2 * (ROWS * row) + total % 2 * (row // 2)
 
 
 @contextmanager

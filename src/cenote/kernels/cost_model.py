@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cenote.core.sizes import maximum
 from cenote.core.target import PAIRS, Target
 
 GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share its error
@@ -18,23 +19,18 @@ CACHE = 40e9  # bytes per second from the last cache
 # Multiply-adds of bytes a second beside float32's, by the way of `codegen.dots`. Zen 4: 42 to 50 billion of float32, 47
 # to 85 in pairs, 180 to 233 with VNNI.
 BYTES_FASTER = {PAIRS: 1.4, "wide": 1.6, "avx512vnni": 4.4, "avxvnni": 4.4}
-# Seconds of four loads and four products of tiles of bytes (AMX on an Intel server: a product in 4.7 ns, tiles of 1 KiB
-# from level 2 at 125 GB/s, from level 3 at 27), with weights from level 2 and from beyond; of the bytes of 32 positions
-# and 32 filters from their sums (of a pointwise layer's 145 ns what loads and products leave); and of a block of bytes
-# that is copied (two cycles).
-TILE_ENTRY, TILE_FINISH, TILE_MOVE = (33e-9, 92e-9), 80e-9, 0.6e-9
+# Seconds of a product of two tiles (16 cycles: of bytes 4.7 ns on one Intel server, of float16 5.9 on another, of which
+# convolutions reached five sixths), and of loading one, of 1 KiB, from level 2 and from beyond (125 and 27 GB/s); of
+# the results of 32 positions and 32 filters from their sums (of a pointwise layer's 145 ns what loads and products
+# leave); and of a block of bytes that is copied (two cycles). Convolutions of bfloat16, whose products need one load
+# each, reached 1.85e12 to 2.46e12 operations a second with their epilogues; by these numbers it is 2e12.
+TILE_DOT, TILE_LOADS, TILE_FINISH, TILE_MOVE = 7e-9, (8.2e-9, 38e-9), 80e-9, 0.6e-9
 # Multiply-adds of bfloat16 a second beside float32's, with an instruction for two: peaks of 118 and 59 billion on
 # Zen 4, of which sums of bfloat16 reach a little less.
 BFLOAT_FASTER = 1.9
-# Seconds of a product of two tiles of float16 with their loads: 5.9 ns (16 cycles) from the first cache on a server's
-# core with AMX-FP16, of which convolutions of a region and its weights in the second cache reached five sixths.
-TILE_DOT = 7e-9
 # The same on processors that have tile registers for it, Intel's, whose instruction takes twice as long as a float32
 # one: 105 and 215 billion operations a second.
 BFLOAT_BESIDE_TILES = 0.5
-# Operations a second of bfloat16 on tile registers (multiply-adds count 2). A peak of 2.8e12 on normal data; 3x3
-# convolutions reached 1.85e12 to 2.46e12 with their epilogues (an Intel server, one core).
-TILES = 2e12
 # Seconds of work below which more threads cost more than they bring, of a call on arrays and of a model's program.
 # One thread and two take for calls with estimates of 40 to 60 us (least times, two busy cores of an AMD EPYC): Relu
 # 12.3 and 20.3 us, Add 13.5 and 18.6, Softmax 12.5 and 14.6, Transpose 9.4 and 14.9; only Sigmoid gains (17.8, 16.3).
@@ -45,6 +41,13 @@ def peak_seconds(operations: float, target: Target, efficiency: float) -> float:
     """Seconds for a number of operations (multiply-adds count 2) on one core at a fraction of its peak."""
     per_cycle = 4 * target.lanes() if target.has_fma and not target.halved else 2 * target.lanes()
     return operations / (per_cycle * GIGAHERTZ * 1e9 * efficiency)
+
+
+def tile_seconds(products: float, loads: float, far: float = 0.0) -> float:
+    """Seconds of products of tiles: they and loads run side by side, and the slower ones count. `far`: how many of the
+    loads are from beyond the level 2 cache."""
+    near, beyond = TILE_LOADS
+    return maximum(products * TILE_DOT, (loads - far) * near + far * beyond)
 
 
 def bfloat_faster(target: Target) -> float:

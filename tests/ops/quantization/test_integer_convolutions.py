@@ -13,17 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cenote.codegen import jit
-from cenote.core.target import PAIRS, Target
+from cenote.core.target import EMULATED, PAIRS, TILE_EXTENSIONS, Target, TileWays
 from cenote.core.types import Array, TensorType
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.conv.conv import Conv
 from cenote.ops.quantization.quantized_linear import ConvInteger, ConvIntegerToFloat
-from tests.harness import run_lowering
-from tests.targets import TARGETS
+from tests.codegen import bochs
+from tests.harness import Native, native_call, run_lowering
+from tests.targets import TARGETS, anywhere
 
 # A machine with the instruction runs both.
 WAYS = [replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))]
 named = pytest.mark.parametrize("target", WAYS, ids=lambda target: f"{target.name}-{target.dots}")
+ON_TILES = "quantized_tiles"
 CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
 
 
@@ -77,8 +79,15 @@ class Case:
         return y.numpy().astype(np.int64).astype(np.int32)
 
 
-def found(op: Any, arrays: list[Array], computed: tuple[int, ...], target: Target) -> list[Array]:
-    """What the lowerings give, whole and in pieces. `computed`: inputs that are no constants."""
+def found(
+    op: Any,
+    arrays: list[Array],
+    computed: tuple[int, ...],
+    target: Target,
+    only: str = "",
+    native: Native = native_call,
+) -> list[Array]:
+    """What the lowerings (or those of one name) give, whole and in pieces. `computed`: inputs that are no constants."""
     types = [
         TensorType.of(array.dtype, array.shape) if place in computed else TensorType.known(array)
         for place, array in enumerate(arrays)
@@ -86,7 +95,8 @@ def found(op: Any, arrays: list[Array], computed: tuple[int, ...], target: Targe
     made = []
     for lowering in op.lowerings(types, target):
         for chunk, junk in ((0, 0xFF), (1, 0x5A)):
-            made += run_lowering(op, lowering, arrays, target, chunk=chunk, junk=junk)
+            if only in ("", lowering.name):
+                made += run_lowering(op, lowering, arrays, target, chunk=chunk, junk=junk, native=native)
     assert made
     return made
 
@@ -112,6 +122,44 @@ def test_sums_around_constant_and_computed_zero_points_are_exact(case: Case, tar
     for computed in ((0,), (0, 2)):
         for y in found(ConvInteger(case.conv), arrays, computed, target):
             np.testing.assert_array_equal(y, want)
+
+
+def check_on_tiles(case: Case, target: Target, native: Native = native_call) -> None:
+    """Sums, and floats of them, around constant and computed zero points, scales and biases."""
+    x, w, x_zero, w_zero = case.arrays()
+    random, want = np.random.default_rng(5), case.sums()
+    each = (case.k, *[1] * case.rank)
+    scale = random.uniform(0.001, 0.01, each).astype(np.float32)
+    bias = random.standard_normal(each).astype(np.float32)
+    floats = np.maximum(want.astype(np.float32) * scale + bias, 0)
+    relu = ConvIntegerToFloat(case.conv, Activation("relu"))
+    for computed in ((0,), (0, 2)):
+        for y in found(ConvInteger(case.conv), [*case.arrays()], computed, target, ON_TILES, native):
+            np.testing.assert_array_equal(y, want)
+    for computed in ((0,), (0, 2, 3, 5)):
+        for y in found(relu, [x, w, scale, x_zero, w_zero, bias], computed, target, ON_TILES, native):
+            np.testing.assert_array_equal(y, floats)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_sums_and_floats_on_tiles_are_exact(case: Case, target: Target) -> None:
+    check_on_tiles(case, replace(target, tiles=TileWays(target.tiles.int8 or EMULATED)))
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_windows_that_outgrow_the_level_2_cache_are_copied_in_parts_on_tiles(target: Target) -> None:
+    """Three and five parts, the last of which is shorter."""
+    small = replace(target, tiles=TileWays(target.tiles.int8 or EMULATED), l2_bytes=8 << 10)
+    for case in (Case(32, 9, 70, 3, pad=1, x_zero=77), Case(64, 5, 33, 3, n=2, x=np.int8, x_zero=-128)):
+        check_on_tiles(case, small)
+
+
+@pytest.mark.skipif(not bochs.PATH, reason=bochs.ABSENT)
+@pytest.mark.parametrize("case", CASES[:6], ids=str)
+def test_sums_and_floats_are_exact_by_the_instructions_of_amx(case: Case) -> None:
+    target = replace(anywhere("avx512"), tiles=TILE_EXTENSIONS["avx512"], l2_bytes=16 << 10)
+    check_on_tiles(case, target, bochs.amx_call)
 
 
 @named

@@ -24,7 +24,7 @@ from cenote.kernels.bfloat.tiles import (
     scratch_places,
 )
 from cenote.kernels.conv.direct_calls import PIECE, DirectProblem
-from cenote.kernels.cost_model import LAUNCH, TILES, moved_seconds, weight_seconds
+from cenote.kernels.cost_model import LAUNCH, moved_seconds, tile_seconds, weight_seconds
 from cenote.kernels.layout.reorder import deep_strides
 
 _AHEAD = 4  # entries by which weights are prefetched that the level 2 cache does not hold
@@ -102,9 +102,9 @@ class TileCut:
         positions = self.l2_bytes // 4 // (self.slices * len(self.planes) * ROW)
         operations = 2 * self.entries * CHANNELS * self.steps * FILTERS  # of a position
         if self.weight_bytes <= self.l2_bytes // 2:
-            total = operations * plain(out_h * out_w) / TILES
-            piece = min(PIECE, max(_SMALL, total / _ITEMS))
-            positions = min(positions, int(piece * TILES / operations))
+            each = _seconds(operations)
+            piece = min(PIECE, max(_SMALL, each * plain(out_h * out_w) / _ITEMS))
+            positions = min(positions, int(piece / each))
         positions = max(SIDE, positions)
         pitch = self._pitch(out_w)
         if is_size(out_w) or positions < pitch:
@@ -189,7 +189,7 @@ class TileCut:
         bands = self.shape.n * self.shape.groups * down * across
         if is_size(bands) or bands >= _ITEMS:
             return bands, 1
-        seconds = plain(self.operations) / TILES / max(1, bands)
+        seconds = _seconds(plain(self.operations)) / max(1, bands)
         parts = max(1, min(self.steps, _ITEMS // max(1, bands), int(seconds / _SMALL)))
         parts = -(-self.steps // -(-self.steps // parts))
         return bands * parts, parts
@@ -197,8 +197,14 @@ class TileCut:
     def seconds(self, x_bytes: int, y_bytes: int) -> float:
         """Estimate: products or, where it takes longer, weights from memory, and beside them x, its copies and y.
         Windows of large dilations make each band copy many rows."""
-        compute = maximum(self.operations / TILES, weight_seconds(self.weight_bytes))
+        compute = maximum(_seconds(self.operations), weight_seconds(self.weight_bytes))
         return LAUNCH + compute + moved_seconds(x_bytes + self.pieces[0] * self.plane_bytes + y_bytes)
+
+
+def _seconds(operations: int) -> float:
+    """Seconds of operations on tiles, each of whose products needs one load."""
+    products = operations / (2 * ROWS * ROWS * CHANNELS)
+    return tile_seconds(products, products)
 
 
 def _whole_steps(positions: int) -> int:

@@ -79,22 +79,30 @@ def transpose_halo(shape: ConvShape) -> Pairs:
     return tuple(halo)
 
 
+def phase_shapes(shape: ConvShape) -> Iterator[tuple[tuple[Phase, ...], ConvShape]]:
+    """Yield each phase, one along each axis, and what it is as a plain convolution."""
+    for chosen in itertools.product(*axis_phases(shape)):
+        yield (
+            chosen,
+            dataclasses.replace(
+                shape,
+                out=tuple(phase.count for phase in chosen),
+                window=tuple(len(phase.taps) for phase in chosen),
+                strides=(1,) * shape.rank,
+                pads=tuple((-phase.origin, 0) for phase in chosen),
+                dilations=tuple(phase.step for phase in chosen),
+            ),
+        )
+
+
 def transposed_parts(shape: ConvShape, weights: Array, y: View) -> Iterator[tuple[ConvShape, Array, View]]:
     """Yield each phase over three axes as a plain convolution, with its part of the weights (M, C/groups, *window) and
     the pixels of y that it writes."""
     strides = y.strides
-    for chosen in itertools.product(*axis_phases(shape)):
+    for chosen, piece in phase_shapes(shape):
         part = weights
         for axis, phase in enumerate(chosen):
             part = np.take(part, np.array(phase.taps, np.intp), axis=axis + 2)
-        piece = dataclasses.replace(
-            shape,
-            out=tuple(phase.count for phase in chosen),
-            window=tuple(len(phase.taps) for phase in chosen),
-            strides=(1,) * shape.rank,
-            pads=tuple((-phase.origin, 0) for phase in chosen),
-            dilations=tuple(phase.step for phase in chosen),
-        )
         missing = shape.rank - (len(strides) - 2)
         scaled = tuple(step * s for step, s in zip(strides[2:], shape.strides[missing:], strict=True))
         offset = sum(phase.first * step for phase, step in zip(chosen[missing:], strides[2:], strict=True))

@@ -22,7 +22,7 @@ from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import maximum, minimum, plain
 from cenote.core.types import Array, TensorType
-from cenote.kernels.cost_model import TILE_DOT, conversion_seconds, moved_seconds, stream_seconds
+from cenote.kernels.cost_model import conversion_seconds, moved_seconds, stream_seconds, tile_seconds
 from cenote.kernels.tables import region_places
 
 CHANNELS = 32  # of a block: float16 elements in a row of a tile
@@ -140,7 +140,8 @@ class Regions:
         """The estimate: products or the weights' way from memory, the split, the result."""
         shape, (parts, _) = self.shape, self.memory
         weights = stream_seconds(4 * shape.filters * shape.channels * shape.taps)
-        products = max(TILE_DOT * plain(self.dots), weights)
+        dots = plain(self.dots)  # of 12 in an entry, 8 have tiles to load
+        products = max(tile_seconds(dots, dots * 8 / 12), weights)
         result = 4 * plain(shape.n * shape.filters * shape.pixels)
         return products + conversion_seconds(2 * plain(parts.nbytes)) + moved_seconds(result)
 

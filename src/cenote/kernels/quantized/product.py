@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -202,27 +202,41 @@ class _Emitter:
 
     def finish(self, totals: Sequence[Sequence[Value]], start: Value) -> None:
         """Turn sums into elements of y and store them."""
-        k, spec, floats = self.k, self.spec, is_float(self.spec.y)
+        k, spec = self.k, self.spec
         scales = [] if spec.y == np.int32 else self.by_column(k.pointer("scales") + self.column)
         biases = self.by_column(k.pointer("bias") + self.column) if spec.bias else []
         for row, values in enumerate(totals):
             y = self.y + (start + row) * k.number("y_row")
-            if scales:
-                values = [total.to(F32) * scale for total, scale in zip(values, scales, strict=True)]
-            if biases:
-                values = [value + bias for value, bias in zip(values, biases, strict=True)]
-            if floats:
-                values = self.activated(values)
-            elif scales:
-                values = [requantized(k, value, y.element) for value in values]
-            for block, (value, mask) in enumerate(zip(values, self.masks, strict=True)):
+            results = results_of(k, spec, values, scales, biases)
+            for block, (value, mask) in enumerate(zip(results, self.masks, strict=True)):
                 y.store(value, block * self.lanes, mask)
 
-    def activated(self, values: Sequence[Value]) -> Sequence[Value]:
-        activation = self.spec.activation
-        if activation.is_long:
-            return activation.emit_together(self.k, values)
-        return [activation.emit(self.k, value) for value in values]
+
+class Results(Protocol):
+    """Protocol of a spec that says what a product's results are."""
+
+    @property
+    def y(self) -> np.dtype[Any]: ...
+    @property
+    def activation(self) -> Activation: ...
+
+
+def results_of(
+    k: Kernel, spec: Results, sums: Sequence[Value], scales: Sequence[Value], biases: Sequence[Value]
+) -> Sequence[Value]:
+    """Return elements of y from sums, their scales (none for int32) and biases, if there are any."""
+    values = sums
+    if scales:
+        values = [total.to(F32) * scale for total, scale in zip(values, scales, strict=True)]
+    if biases:
+        values = [value + bias for value, bias in zip(values, biases, strict=True)]
+    if is_float(spec.y):
+        if spec.activation.is_long:
+            return spec.activation.emit_together(k, values)
+        return [spec.activation.emit(k, value) for value in values]
+    if scales:
+        return [requantized(k, value, Scalar.of(spec.y)) for value in values]
+    return values
 
 
 @dataclass(frozen=True)
@@ -255,7 +269,8 @@ class RowSumSpec(KernelSpec):
 class QuantizedPanelSpec(KernelSpec):
     """Kernel that copies matrices of bytes with contiguous rows into panels of s8, and adds up their columns.
     `unsigned`: they are u8, whose highest bit is flipped; `zeros`: columns have zero points, which the sums are around;
-    `dots`: the way of `codegen.dots`; the rest as in PanelSpec."""
+    `dots`: the way of `codegen.dots`; the rest as in PanelSpec. A panel has `fours` times four rows, zeros behind.
+    """
 
     dots: str
     unsigned: bool
@@ -266,14 +281,14 @@ class QuantizedPanelSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        numbers = ("rows", "columns", "wide_groups", "groups", "row", "to_image")
+        numbers = ("rows", "fours", "columns", "wide_groups", "groups", "row", "to_image")
         pointers = (*pointers_to(I8, "x", "y"), *pointers_to(I32, "zeros", "sums"))
         return (*pointers, *numbers_named(numbers), *numbers_named(axis_names(self.outer, ("x",))))
 
     def emit(self, target: Target) -> Kernel:
         k, lanes = self.kernel(target), target.lanes()
         dots, groups, columns = Dots(k, self.dots, lanes), k.number("groups"), k.number("columns")
-        fours = (k.number("rows") + (BYTES - 1)) // BYTES
+        fours = k.number("fours")
         for item in k.range(k.begin, k.end):
             image, group = item // groups, item % groups
             (x,) = axis_pointers(k, self.outer, ("x",), image)

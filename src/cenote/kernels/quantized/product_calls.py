@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.dots import BYTES, WIDE, arranged
+from cenote.codegen.tiles import ROW
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
@@ -31,6 +32,8 @@ from cenote.kernels.quantized.product import (
     QuantizedProductSpec,
     RowSumSpec,
 )
+from cenote.kernels.quantized.product_tiles import ProductQuantizedTilesSpec
+from cenote.kernels.quantized.tile_cut import FILTERS, ByteTileCut
 from cenote.kernels.strided_axes import Axis, axis_words, position_count
 
 INT16, INT32 = np.dtype(np.int16), np.dtype(np.int32)
@@ -82,22 +85,35 @@ class ProductResult:
 @dataclass(frozen=True)
 class QuantizedProduct:
     """Sizes and steps of a product of bytes. `product` has no memory yet; its residual's steps are those of sums of
-    A's rows. `a_type` and `b_type`: uint8 or int8; `dots`: the way of `codegen.dots`."""
+    A's rows. `a_type` and `b_type`: uint8 or int8; `dots`: the way of `codegen.dots`; `tiles`: that of `codegen.tiles`,
+    where tile registers multiply, with bytes as STORED."""
 
     product: Product
     a_type: np.dtype[Any]
     b_type: np.dtype[Any]
     target: Target
     dots: str
+    tiles: str = ""
 
     @property
     def panels(self) -> Panels:
-        return self.product.panels(self.target)
+        if not self.tiles:
+            return self.product.panels(self.target)
+        lanes = self.target.lanes()
+        return Panels(self.product.k, self.product.n, FILTERS // lanes, lanes)
 
     @property
     def filled(self) -> int:
-        """The depth, filled up to fours."""
-        return -(-self.product.k // BYTES) * BYTES
+        """The depth, filled up to fours, or to what a row of a tile holds."""
+        unit = ROW if self.tiles else BYTES
+        return -(-self.product.k // unit) * unit
+
+    @property
+    def cut(self) -> ByteTileCut:
+        """The division of the product on tiles."""
+        product = self.product
+        pairs = position_count(product.axes)
+        return ByteTileCut(product.m, product.k, ROW, product.n, pairs, self.target.l2_bytes)
 
     @property
     def image(self) -> int:
@@ -120,7 +136,7 @@ class QuantizedProduct:
 
     def _packed(self, values: Array) -> Array:
         panels, lanes = self.panels, self.panels.lanes
-        fours = -(-panels.depth // BYTES)
+        fours = self.filled // BYTES
         images = values.reshape(-1, panels.depth, panels.columns)
         padded = np.zeros((len(images), fours * BYTES, panels.padded), np.int8)
         padded[:, : panels.depth, : panels.columns] = images
@@ -149,7 +165,12 @@ class QuantizedProduct:
             len(axes),
         )
         words: dict[str, Argument] = {"x": b, "zeros": zeros, "y": to, "sums": sums, "rows": panels.depth}
-        words |= {"columns": panels.columns, "wide_groups": panels.wide, "groups": panels.groups}
+        words |= {
+            "fours": self.filled // BYTES,
+            "columns": panels.columns,
+            "wide_groups": panels.wide,
+            "groups": panels.groups,
+        }
         words |= {"row": self.product.b.row, "to_image": self.image, **axis_words(axes, ("x",))}
         return Call.named(spec, words, position_count(axes) * panels.groups)
 
@@ -207,6 +228,9 @@ class QuantizedProduct:
         """Return the call of the product. `offsets` (images of B, columns), `zeros` (columns) and `sums` (A's rows)
         as in the kernel; without zeros there are no sums."""
         product, panels, target, y = self.product, self.panels, self.target, result.y
+        words = self._words(a, b, offsets, zeros, sums, result)
+        if self.tiles:
+            return self._tile_call(words, result, zeros is not None)
         cut = tile_widths(product.m, widest(panels.blocks, target.registers))
         axes = self._axes()
         specs = tuple(
@@ -230,16 +254,9 @@ class QuantizedProduct:
         bands = -(-cut.tiles // band)
         band = -(-cut.tiles // bands)
         bands = -(-cut.tiles // band)
-        levels = result.levels or Levels(0, 0, 0)
-        residual = product.residual
-        words: dict[str, Argument] = {"a": a, "b": b, "offsets": offsets, "zeros": zeros, "row_sums": sums}
-        words |= {"scales": result.scales, "bias": result.bias, "y": y}
-        depth = self.filled if self.dots == WIDE else product.k
-        words |= {"columns": product.n, "depth": depth, "a_row": product.a.row}
-        words |= {"r_row": 0 if residual is None else residual.row, "y_row": product.y.row}
+        words |= {"depth": self.filled if self.dots == WIDE else product.k}
         words |= {"wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow, "band": band, "bands": bands}
-        words |= {"wide_groups": panels.wide, "groups": panels.groups, "zero": levels.zero}
-        words |= {"low": float(levels.low), "high": float(levels.high), **axis_words(axes, OPERANDS)}
+        words |= {"wide_groups": panels.wide, "groups": panels.groups}
         positions = position_count(axes)
         items = positions * bands * panels.groups
         per_item = maximum(1, band * width * panels.width * product.k) / _MACS_PER_SECOND
@@ -247,6 +264,39 @@ class QuantizedProduct:
         executed = 2 * positions * product.m * panels.padded * product.k
         call = Call.named(specs[0], words, items, grain, operations=executed)
         return call.among(specs, cut.chosen)
+
+    def _tile_call(self, words: dict[str, Argument], result: ProductResult, rows: bool) -> Call:
+        """Return the call on tile registers."""
+        spec = ProductQuantizedTilesSpec(
+            self.tiles,
+            self.signed,
+            rows,
+            result.y.type.dtype,
+            len(self._axes()),
+            self.panels.clipped > 0,
+            result.bias is not None,
+            result.activation,
+        )
+        cut = self.cut
+        words |= {"depth": self.product.k, **cut.words}
+        return Call.named(spec, words, cut.items, cut.grain, cut.scratch(0), cut.operations)
+
+    def _words(
+        self,
+        a: View,
+        b: View | Packed,
+        offsets: View | Array,
+        zeros: View | Array | None,
+        sums: View | None,
+        result: ProductResult,
+    ) -> dict[str, Argument]:
+        """The words that kernels in vectors and on tiles have in common."""
+        product, levels, residual = self.product, result.levels or Levels(0, 0, 0), self.product.residual
+        words: dict[str, Argument] = {"a": a, "b": b, "offsets": offsets, "zeros": zeros, "row_sums": sums}
+        words |= {"scales": result.scales, "bias": result.bias, "y": result.y, "columns": product.n}
+        words |= {"a_row": product.a.row, "r_row": 0 if residual is None else residual.row}
+        words |= {"y_row": product.y.row, "zero": levels.zero, "low": float(levels.low)}
+        return words | {"high": float(levels.high), **axis_words(self._axes(), OPERANDS)}
 
     def _axes(self) -> list[Axis]:
         """The batch axes with steps of (A, panels, offsets, sums of rows, y)."""

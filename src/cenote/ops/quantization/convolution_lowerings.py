@@ -27,7 +27,8 @@ from cenote.kernels.quantized.conv_calls import QuantizedProblem, quantized_call
 from cenote.kernels.quantized.depthwise import LARGEST_SUM, quantized_depthwise_calls
 from cenote.kernels.quantized.depthwise_rows import rows_call, suits_rows
 from cenote.kernels.quantized.residual import Residual
-from cenote.kernels.quantized.tiles import WindowCut, quantized_tile_calls
+from cenote.kernels.quantized.tile_calls import quantized_tile_calls
+from cenote.kernels.quantized.tile_cut import ByteTileCut
 from cenote.kernels.quantized.widened import widened, widened_type
 from cenote.kernels.winograd.quantized_calls import INT32, WinogradQuantizedTiling
 from cenote.ops.base import Lowering
@@ -225,7 +226,7 @@ def _tiles(problem: QuantizedConvolution, bytes_: QuantizedProblem, unit: int) -
     yield from problem.lowerings(
         "quantized_tiles",
         unit,
-        WindowCut(bytes_.shape, unit, target.l2_bytes).seconds(),
+        ByteTileCut.of(bytes_.shape, unit, target.l2_bytes).seconds(),
         lambda x, y, added: quantized_tile_calls(bytes_, target.tiles.int8, x, y, target, added),
     )
 

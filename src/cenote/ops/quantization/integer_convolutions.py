@@ -20,7 +20,9 @@ from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.elementwise.expression import Expression, Step
 from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
 from cenote.kernels.quantized.conv import Levels
-from cenote.kernels.quantized.conv_calls import QuantizedProblem, filter_runs, quantized_calls
+from cenote.kernels.quantized.conv_calls import FilterRun, QuantizedProblem, filter_runs, quantized_calls
+from cenote.kernels.quantized.tile_calls import filter_run, quantized_tile_calls
+from cenote.kernels.quantized.tile_cut import ByteTileCut
 from cenote.ops.base import Lowering
 from cenote.ops.conv.direct import efficiency
 
@@ -34,7 +36,7 @@ class IntegerConvolution:
 
     Numbers of the `inputs`: x is 0; `x_zero`, and for a result of float32 `scales` and `added`, are one number, or one
     per filter, constants or not. `weights` (filters, channels / groups, *window) are what is left of the constants when
-    their zero point is taken off, s8.
+    their zero point is taken off, s8. `tiles`: the way of `codegen.tiles`; empty: products are in vectors.
     """
 
     shape: ConvShape
@@ -45,6 +47,7 @@ class IntegerConvolution:
     scales: int | None = None
     added: int | None = None
     activation: Activation = field(default_factory=Activation)
+    tiles: str = ""
 
     @cached_property
     def merged(self) -> tuple[ConvShape, Array]:
@@ -77,13 +80,23 @@ class IntegerConvolution:
     def layout(self) -> Layout:
         return Layout(self.unit, self.shape.halo)
 
+    @property
+    def runs(self) -> list[FilterRun]:
+        """Places of numbers of filters that a program computes."""
+        shape, target = self.merged[0], self.target
+        return [filter_run(shape)] if self.tiles else filter_runs(shape, target.lanes(), target.registers)
+
+    @property
+    def moved(self) -> int:
+        """The difference between bytes of the kernel and of x: vectors multiply u8 only."""
+        return 128 if present(self.inputs[0]).dtype == np.int8 and not self.tiles else 0
+
     def temporaries(self) -> dict[str, TensorType]:
         """Memory by what lies in it."""
         x, found = present(self.inputs[0]), dict[str, TensorType]()
         if not self.in_place:
             found["copy"] = TensorType(x.dtype, (buffer_elements(x.shape, self.layout),))
-        merged, lanes = self.merged[0], self.target.lanes()
-        numbers = merged.groups * -(-merged.group_filters // lanes) * lanes
+        numbers = self.merged[0].groups * sum(run.step for run in self.runs)
         if self.zero is None:
             found["bias"] = TensorType(INT32, (numbers,))
         for name, place in (("scales", self.scales), ("added", self.added)):
@@ -104,18 +117,11 @@ class IntegerConvolution:
             given = [*views, *[None] * (len(self.inputs) - len(views))]
             return [*self.calls(given, made[0], dict(zip(memory, made[1:], strict=True)))]
 
-        merged = self.merged[0]
-        executed = (
-            merged.operations
-            * _filled(merged.group_filters, lanes)
-            * _filled(merged.group_channels, self.unit)
-        )
-        rate = efficiency(self.shape, lanes) * BYTES_FASTER[self.target.dots]
-        seconds = peak_seconds(executed, self.target, rate) + LAUNCH * len(memory)
+        seconds = self.seconds() + LAUNCH * len(memory)
         seconds += moved_seconds(3 * x.nbytes) if "copy" in memory else 0.0
         tolerance = 0.0 if self.activation.kind in _EXACT else 2e-6
         return Lowering(
-            "quantized",
+            "quantized_tiles" if self.tiles else "quantized",
             tuple(layouts[:count]),
             (Layout(lanes),),
             bind,
@@ -124,25 +130,38 @@ class IntegerConvolution:
             tuple(memory.values()),
         )
 
+    def seconds(self) -> float:
+        """The estimate of the sums."""
+        merged, lanes, target = self.merged[0], self.target.lanes(), self.target
+        if self.tiles:
+            return ByteTileCut.of(merged, self.unit, target.l2_bytes).seconds()
+        executed = (
+            merged.operations
+            * _filled(merged.group_filters, lanes)
+            * _filled(merged.group_channels, self.unit)
+        )
+        return peak_seconds(executed, target, efficiency(self.shape, lanes) * BYTES_FASTER[target.dots])
+
     def calls(self, views: Sequence[View | None], y: View, memory: dict[str, View]) -> Iterator[Call]:
         x, (shape, weights) = present(views[0]), self.merged
         if "copy" in memory:
             yield from self._copied(x, views[self.x_zero], memory["copy"])
             x = self._blocked(x, memory["copy"])
-        # The kernel's bytes are larger than s8 numbers by 128.
-        flipped = 128 if x.type.dtype == np.int8 else 0
         sums = weights.sum(axis=(1, 2, 3, 4), dtype=np.int64)
         if "bias" in memory:
-            yield from self._offsets(sums, present(views[self.x_zero]), flipped, memory["bias"])
+            yield from self._offsets(sums, present(views[self.x_zero]), memory["bias"])
         for name, place in (("scales", self.scales), ("added", self.added)):
             if place is not None and name in memory:
                 yield from self._spread(present(views[place]), memory[name])
-        bias = (-((self.zero or 0) + flipped) * sums).astype(np.int32)
+        bias = (-((self.zero or 0) + self.moved) * sums).astype(np.int32)
         scales, added = self._constant(self.scales), self._constant(self.added)
         scales = np.zeros(shape.filters, np.float32) if scales is None else scales
         levels, dots = Levels(0, 0, 0), self.target.dots
         problem = QuantizedProblem(shape, weights, bias, scales, dots, levels, added, self.activation, memory)
-        yield from quantized_calls(problem, x, y, self.target)
+        if self.tiles:
+            yield from quantized_tile_calls(problem, self.tiles, x, y, self.target)
+        else:
+            yield from quantized_calls(problem, x, y, self.target)
 
     def _constant(self, place: int | None) -> Array | None:
         """A constant, one number per filter."""
@@ -172,16 +191,16 @@ class IntegerConvolution:
     def _by_run(self, memory: View) -> Iterator[tuple[int, View]]:
         """The first filter of each group, and the memory (groups, filters), of each run of filters."""
         shape = self.merged[0]
-        for run in filter_runs(shape, self.target.lanes(), self.target.registers):
+        for run in self.runs:
             kind = TensorType(memory.type.dtype, (shape.groups, run.count))
             yield run.first, replace(memory, type=kind, strides=(run.step, 1)).at(run.place)
 
-    def _offsets(self, sums: Array, zero: View, flipped: int, memory: View) -> Iterator[Call]:
+    def _offsets(self, sums: Array, zero: View, memory: View) -> Iterator[Call]:
         """Compute what x's zero point adds to the sums, taken off."""
         groups = self.merged[0].groups
         centre, product = Step("cast", (1,), INT32), Step("mul", (0, 4), INT32)
         steps = (centre, Step("add", (3, 2), INT32), product, Step("neg", (5,), INT32))
-        moved = Operand(np.full(1, flipped, np.int32), (0, 0), is_scalar=True)
+        moved = Operand(np.full(1, self.moved, np.int32), (0, 0), is_scalar=True)
         for first, to in self._by_run(memory):
             count = to.shape[1]
             part = np.ascontiguousarray(sums.reshape(groups, -1)[:, first : first + count], np.int32)
@@ -201,10 +220,12 @@ class IntegerConvolution:
 
 
 def integer_lowerings(problem: IntegerConvolution, count: int) -> Iterator[Lowering]:
-    """Yield the lowering of a convolution of bytes that has results. `count`: number of inputs that the operator was
-    given."""
+    """Yield the lowerings of a convolution of bytes that has results, in vectors and on tile registers. `count`: number
+    of inputs that the operator was given."""
     if problem.weights.size and 0 not in (problem.shape.n, *problem.shape.out):
         yield problem.lowering(count)
+        if problem.target.tiles.int8:
+            yield replace(problem, tiles=problem.target.tiles.int8).lowering(count)
 
 
 def centred_weights(w: TensorType, zero: TensorType | None) -> Array | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.dots import BYTES, WIDE
+from cenote.codegen.dots import BYTES, STORED, WIDE
 from cenote.core import limits
 from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import PAIRS, Target
@@ -55,14 +55,16 @@ class ByteProduct:
 def product_lowerings(
     problem: ByteProduct, inputs: Sequence[TensorType | None], count: int, target: Target
 ) -> Iterator[Lowering]:
-    """Yield the lowering of a product of bytes whose zero points are one for A, and one or one per column for B.
-    `count`: number of inputs that the operator was given."""
+    """Yield the lowerings of a product of bytes whose zero points are one for A, and one or one per column for B: in
+    vectors, and on tile registers. `count`: number of inputs that the operator was given."""
     made = _Lowering(problem, inputs, target, target.dots)
     if not made.is_native():
         return
     yield made.lowering(count)
     if target.dots == PAIRS and plain(made.sized.product.m) >= _WIDE_ROWS:
         yield _Lowering(problem, inputs, target, WIDE).lowering(count)
+    if target.tiles.int8:
+        yield _Lowering(problem, inputs, target, STORED).lowering(count)
 
 
 class _Lowering:
@@ -95,7 +97,8 @@ class _Lowering:
         if self.dots == WIDE:
             left = StridedMatrices(left.shape, dense_strides((*left.shape[:-1], self.filled)))
         terms = Terms(left, self.right, StridedMatrices.of(self.full), residual_at=rows)
-        return QuantizedProduct(terms.product(), self.a.dtype, self.b.dtype, self.target, self.dots)
+        tiles = self.target.tiles.int8 if self.dots == STORED else ""
+        return QuantizedProduct(terms.product(), self.a.dtype, self.b.dtype, self.target, self.dots, tiles)
 
     @property
     def filled(self) -> int:
@@ -180,7 +183,7 @@ class _Lowering:
 
         exact = problem.activation.kind in _EXACT
         seconds = self.seconds() + LAUNCH * (len(memory) + 1)
-        name = "quantized_wide" if self.dots == WIDE else "quantized"
+        name = {WIDE: "quantized_wide", STORED: "quantized_tiles"}.get(self.dots, "quantized")
         return Lowering(
             name, layouts, (PLAIN,), bind, seconds, 0.0 if exact else 2e-6, tuple(memory.values())
         )
@@ -237,10 +240,12 @@ class _Lowering:
     def seconds(self) -> float:
         """The slower of arithmetic and memory; where B is computed, packing comes before."""
         product, images = self.sized.product, self.sized.images
+        nbytes = images * product.k * product.n
+        packing = 0.0 if self.weights is not None else moved_seconds(8 * nbytes)
+        if self.dots == STORED:
+            return maximum(self.sized.cut.seconds(), stream_seconds(nbytes)) + packing
         operations = 2 * math.prod(self.full) * product.k
         efficiency = 0.85 if plain(product.m) >= 4 else 0.4
         compute = peak_seconds(operations, self.target, efficiency * BYTES_FASTER[self.dots])
-        nbytes = images * product.k * product.n
-        packing = 0.0 if self.weights is not None else moved_seconds(8 * nbytes)
         packing += moved_seconds(3 * self.rows * product.k) if self.dots == WIDE else 0.0
         return maximum(compute, stream_seconds(nbytes)) + packing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -14,9 +14,11 @@ from cenote.core.pool_geometry import Pairs
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import Call, View, present
-from cenote.kernels.conv.transposed import axis_phases, transpose_halo, transposed_parts
+from cenote.kernels.conv.transposed import axis_phases, phase_shapes, transpose_halo, transposed_parts
 from cenote.kernels.cost_model import BYTES_FASTER, peak_seconds
 from cenote.kernels.quantized.conv_calls import QuantizedProblem, quantized_calls
+from cenote.kernels.quantized.tile_calls import quantized_tile_calls
+from cenote.kernels.quantized.tile_cut import ByteTileCut
 from cenote.ops.base import Decoder, Lowering, Sample
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.conv.phases import MOST_PHASES
@@ -67,6 +69,10 @@ class QLinearConvTranspose(QLinearConv):
         if problem.is_served:
             seconds = peak_seconds(problem.executed, target, 0.6 * BYTES_FASTER[target.dots])
             yield from problem.lowerings("quantized_phases", target.lanes(), seconds, problem.calls)
+            if target.tiles.int8:
+                yield from problem.lowerings(
+                    "quantized_phases_tiles", target.lanes(), problem.tile_seconds, problem.tile_calls
+                )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -119,14 +125,33 @@ class _Transposed(QuantizedConvolution):
         filled = [-(-count // lanes) * lanes for count in (shape.channels, shape.filters)]
         return 2 * shape.n * math.prod(filled) * shape.taps * math.prod(shape.size)
 
+    @property
+    def tile_seconds(self) -> float:
+        """The estimate of all phases on tile registers."""
+        pieces = phase_shapes(self.shape.deep())
+        return sum(
+            ByteTileCut.of(piece, self.target.lanes(), self.target.l2_bytes).seconds() for _, piece in pieces
+        )
+
     def calls(self, x: View, y: View, _: None) -> Iterator[Call]:
-        """Yield the calls of all phases, each of which writes pixels of its own."""
-        # The kernel's bytes are larger than s8 numbers by 128.
+        """Yield the calls of all phases in vectors, whose bytes are larger than s8 numbers by 128."""
         zero = self.x_zero + (128 if present(self.inputs[0]).dtype == np.int8 else 0)
+        yield from self._phases(y, zero, lambda problem, view: quantized_calls(problem, x, view, self.target))
+
+    def tile_calls(self, x: View, y: View, _: None) -> Iterator[Call]:
+        """Yield the calls of all phases on tile registers."""
+        way = self.target.tiles.int8
+        yield from self._phases(
+            y, self.x_zero, lambda problem, view: quantized_tile_calls(problem, way, x, view, self.target)
+        )
+
+    def _phases(
+        self, y: View, zero: int, calls: Callable[[QuantizedProblem, View], Iterator[Call]]
+    ) -> Iterator[Call]:
+        """Yield the calls of all phases, each of which writes pixels of its own."""
         weights, others = self.centred.astype(np.int8), False
         for piece, part, view in transposed_parts(self.shape.deep(), weights, y):
-            problem = self._problem(piece, part, zero)
-            for call in quantized_calls(problem, x, view, self.target):
+            for call in calls(self._problem(piece, part, zero), view):
                 yield replace(call, independent=others)
                 others = True
 
