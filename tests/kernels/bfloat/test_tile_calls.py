@@ -38,7 +38,7 @@ def layer(
 
 def cut_of(*given: int, target: Target = AMX) -> TileCut:
     op, x, w = layer(*given)
-    return TileCut(op.shape(x, w).deep(), target.l2_bytes)
+    return TileCut.of(op.shape(x, w).deep(), target.l2_bytes)
 
 
 def offers(*given: int, target: Target = AMX) -> dict[str, Lowering]:
@@ -100,15 +100,57 @@ def test_they_are_chosen_where_they_are_estimated_faster() -> None:
     )
 
 
-@pytest.mark.parametrize("way", ["bfloat16", "float16 parts"])
-def test_copies_of_bands_are_counted(way: str) -> None:
-    """Windows of dilation 36 over 33 x 33 pixels: a band of one row copies 33 rows, and the padding of 72."""
-    near, far = (cut_of(2048, 256, 33, 3, 1, dilation) for dilation in (1, 36))
-    if way == "bfloat16":
-        assert far.pieces[0] * far.scratch > 20 * near.pieces[0] * near.scratch
-        assert far.seconds(1, 1) > 2 * near.seconds(1, 1)
-    else:
-        assert Regions(far.shape).seconds > 2 * Regions(near.shape).seconds
+@pytest.mark.parametrize(
+    "target", [AMX, replace(AMX, l2_bytes=512 << 10)], ids=lambda target: str(target.l2_bytes)
+)
+@pytest.mark.parametrize(
+    "given", [(2048, 256, 33, 3, 1, 36), (4096, 2048, 14, 3), (512, 512, 65, 7, 1, 12), (9000, 5000, 7, 1)]
+)
+def test_scratch_is_bounded(given: tuple[int, ...], target: Target) -> None:
+    """Half of the level 2 cache for planes, and half as much for sums."""
+    cut = cut_of(*given, target=target)
+    assert cut.scratch <= target.l2_bytes * 3 // 4 + 16 * cut.positions
+    assert cut.chunk < cut.slices or cut.plane_bytes <= target.l2_bytes // 2
+
+
+def test_rows_between_dilated_taps_are_not_copied() -> None:
+    """Windows of dilation 36 over 33 x 33 pixels: a band of one row would copy 33 rows, and the padding of 72."""
+    cut = cut_of(2048, 256, 33, 3, 1, 36)
+    together = TileCut(cut.shape, cut.l2_bytes)
+    assert together.pieces[0] * together.plane_bytes > 8 * cut.pieces[0] * cut.plane_bytes
+    assert together.seconds(1, 1) > 2 * cut.seconds(1, 1)
+    assert cut_of(64, 64, 56, 3).apart == (False, False)
+
+
+def test_regions_of_float16_parts_hold_no_more_than_twice_what_they_see() -> None:
+    """The same windows: bands of one row held 73 rows each, 2 GB in all."""
+    regions = Regions(cut_of(2048, 256, 33, 3, 1, 36).shape)
+    assert regions.rows <= max(2 * regions.band, regions.shape.out[1] + regions.reach[0])
+    assert regions.memory[0].nbytes < 12 * 4 * 2048 * 33 * 33
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=target_name)
+@pytest.mark.parametrize(
+    "given", [(200, 70, 9, 3), (70, 40, 20, 3, 1, 6), (96, 33, 17, 3, 2, 3), (300, 300, 5, 1)]
+)
+def test_bits_do_not_depend_on_how_many_slices_are_copied_at_once(
+    given: tuple[int, ...], target: Target
+) -> None:
+    op, x, w = layer(*given)
+    random = np.random.default_rng(3)
+    arrays = [random.standard_normal(each.shape).astype(BFLOAT16) for each in (x, w)]
+    conv, results, chunks = BfloatConv.of(op, np.dtype(np.float32)), [], set()
+    for l2_bytes in (2 << 20, 16 << 10):
+        small = replace(target, tiles=TileWays(bf16=target.tiles.bf16 or EMULATED), l2_bytes=l2_bytes)
+        cut = cut_of(*given, target=small)
+        chunks.add(cut.chunk == cut.slices)
+        offered = lowerings_of(conv, [*arrays, None, None], small, True)
+        (lowering,) = (each for each in offered if each.name == "tiles_bfloat16")
+        results += run_lowering(conv, lowering, [*arrays, None, None], small, chunk=len(results), junk=0x5A)
+    assert chunks == {True, False}
+    np.testing.assert_array_equal(results[0], results[1])
+    (want,) = conv.compute(*arrays, None, None)
+    np.testing.assert_allclose(results[0], want, rtol=0, atol=1e-5 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=target_name)
@@ -142,6 +184,7 @@ def test_a_step_is_four_products_and_four_loads(ahead: int) -> None:
     lines = [line.split() for line in code.splitlines() if line.startswith("\t")]
     count = Counter(line[0] for line in lines)
     assert count["ldtilecfg"] == count["tilerelease"] == count["retq"] - 1 == 1
-    assert count["tdpbf16ps"] == count["tileloadd"] == count["tilezero"] == count["tilestored"] == 4
+    assert count["tdpbf16ps"] == count["tilezero"] == count["tilestored"] == 4
+    assert count["tileloadd"] == 8  # four of them of sums that were kept
     assert count["prefetcht0"] == (32 if ahead else 0)
     assert count["callq"] == 1  # of the body, by the entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,10 +19,11 @@ from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.bfloat.tiles import (
     CHANNELS,
     FILTERS,
+    HELD,
+    PLACE_BYTES,
     PLANE_FIELDS,
     SIDE,
     TilesBfloatSpec,
-    scratch_places,
 )
 from cenote.kernels.conv.direct_calls import PIECE, DirectProblem
 from cenote.kernels.cost_model import LAUNCH, moved_seconds, tile_seconds, weight_seconds
@@ -46,15 +48,36 @@ def suits_tiles(shape: ConvShape) -> bool:
 class TileCut:
     """Division of a convolution over three axes, of which the first is 1, into bands, planes and entries.
 
-    Bands are of fixed sizes, also where the map's are open."""
+    Bands are of fixed sizes, also where the map's are open. `apart`: whether taps in different rows, and in different
+    columns, have planes of their own."""
 
     shape: ConvShape
     l2_bytes: int
+    apart: tuple[bool, bool] = (False, False)
+
+    @staticmethod
+    def of(shape: ConvShape, l2_bytes: int) -> TileCut:
+        """The division that is estimated to take the least time, among those whose scratch is bounded. Taps that are
+        one apart share planes."""
+        either = [(False, True)[: 1 + (step > 1)] for step in shape.dilations[1:]]
+        found = [TileCut(shape, l2_bytes, (down, across)) for down, across in itertools.product(*either)]
+        return min(found, key=lambda cut: (cut.slice_bytes > cut.room, plain(cut.seconds(0, 0))))
 
     @cached_property
     def planes(self) -> list[tuple[int, int]]:
         """First row and column of the planes, those that taps lie in."""
-        return sorted({(h % self.shape.strides[1], w % self.shape.strides[2]) for h, w in self.taps})
+        return sorted({(self._split(h, 0)[0], self._split(w, 1)[0]) for h, w in self.taps})
+
+    def _split(self, tap: int, axis: int) -> tuple[int, int]:
+        """The first row (or column) of a tap's plane, and the tap's row in it."""
+        stride = self.shape.strides[1 + axis]
+        return (tap, 0) if self.apart[axis] else (tap % stride, tap // stride)
+
+    @cached_property
+    def places(self) -> list[tuple[tuple[int, int], int, int]]:
+        """The plane, and the row and column in it, of each tap."""
+        split = [(self._split(h, 0), self._split(w, 1)) for h, w in self.taps]
+        return [((rows[0], columns[0]), rows[1], columns[1]) for rows, columns in split]
 
     @cached_property
     def taps(self) -> list[tuple[int, int]]:
@@ -65,8 +88,7 @@ class TileCut:
 
     def beyond(self, plane: tuple[int, int]) -> tuple[int, int]:
         """Rows and columns of a plane that taps reach beyond those of the outputs."""
-        _, sh, sw = self.shape.strides
-        inside = [(h // sh, w // sw) for h, w in self.taps if (h % sh, w % sw) == plane]
+        inside = [(h, w) for each, h, w in self.places if each == plane]
         return max(h for h, _ in inside), max(w for _, w in inside)
 
     @cached_property
@@ -151,9 +173,29 @@ class TileCut:
         return self.positions + self.margin[0] * self.pitch + self.margin[1]
 
     @property
+    def slice_bytes(self) -> int:
+        """Bytes of the planes of 32 channels."""
+        return len(self.planes) * self.plane * ROW
+
+    @property
     def plane_bytes(self) -> int:
         """Bytes of a band's planes."""
-        return self.slices * len(self.planes) * self.plane * ROW
+        return self.slices * self.slice_bytes
+
+    @property
+    def room(self) -> int:
+        """Bytes that scratch has for planes."""
+        return self.l2_bytes // 2
+
+    @property
+    def chunk(self) -> int:
+        """Slices that are copied at once."""
+        return max(1, min(self.slices, self.room // self.slice_bytes))
+
+    @property
+    def kept(self) -> int:
+        """Bytes of sums per position that are kept while slices are copied."""
+        return 4 * FILTERS if self.chunk < self.slices else 0
 
     def plane_table(self) -> Array:
         rows = [(*plane, *self.beyond(plane)) for plane in self.planes]
@@ -161,15 +203,16 @@ class TileCut:
 
     def table(self) -> Array:
         """Bytes from the first plane to where the entries begin."""
-        _, sh, sw = self.shape.strides
         numbers = {plane: number for number, plane in enumerate(self.planes)}
-        taps = [numbers[h % sh, w % sw] * self.plane + h // sh * self.pitch + w // sw for h, w in self.taps]
+        taps = [numbers[plane] * self.plane + h * self.pitch + w for plane, h, w in self.places]
         every = np.add.outer(np.arange(self.slices) * (len(self.planes) * self.plane), taps)
         return (every.ravel() * ROW).astype(np.int32)
 
     @property
     def scratch(self) -> int:
-        return scratch_places(self.positions)[1] + self.plane_bytes
+        """Bytes of scratch memory."""
+        held = self.kept * self.positions * self.part_steps or HELD
+        return held + PLACE_BYTES * self.positions + self.chunk * self.slice_bytes
 
     def bands(self) -> tuple[int, int]:
         """Bands along height and width."""
@@ -186,13 +229,21 @@ class TileCut:
     def pieces(self) -> tuple[int, int]:
         """Pieces of work, and how many of them share a band's filters: more than one where bands are few."""
         down, across = self.bands()
-        bands = self.shape.n * self.shape.groups * down * across
-        if is_size(bands) or bands >= _ITEMS:
-            return bands, 1
-        seconds = _seconds(plain(self.operations)) / max(1, bands)
-        parts = max(1, min(self.steps, _ITEMS // max(1, bands), int(seconds / _SMALL)))
+        bands, parts = self.shape.n * self.shape.groups * down * across, 1
+        if not is_size(bands) and bands < _ITEMS:
+            seconds = _seconds(plain(self.operations)) / max(1, bands)
+            parts = max(1, min(self.steps, _ITEMS // max(1, bands), int(seconds / _SMALL)))
+        if self.kept:
+            # Sums that are kept take no more than half as much as planes.
+            most = max(1, self.room // 2 // (self.kept * self.positions))
+            parts = max(parts, -(-self.steps // most))
         parts = -(-self.steps // -(-self.steps // parts))
         return bands * parts, parts
+
+    @property
+    def part_steps(self) -> int:
+        """Steps of a part."""
+        return -(-self.steps // self.pieces[1])
 
     def seconds(self, x_bytes: int, y_bytes: int) -> float:
         """Estimate: products or, where it takes longer, weights from memory, and beside them x, its copies and y.
@@ -226,7 +277,7 @@ def tile_calls(
     shape = problem.shape
     if not shape.n:
         return
-    cut = TileCut(shape, target.l2_bytes)
+    cut = TileCut.of(shape, target.l2_bytes)
     kept = {"y": y, "residual": residual}
     lanes = y.layout.lanes
     spec = TilesBfloatSpec(
@@ -251,32 +302,33 @@ def tile_calls(
         "planes_table": cut.plane_table(),
         "table": cut.table(),
     }
-    pieces, parts = cut.pieces
-    words |= _numbers(cut, parts) | {"y_blocks": -(-shape.group_filters // lanes), "columns": columns}
+    words |= _numbers(cut) | {"y_blocks": -(-shape.group_filters // lanes), "columns": columns}
     for name, view in (("x", x), ("y", y), ("r", residual or y)):
         words |= _steps(name, view, shape.group_channels if name == "x" else shape.group_filters)
-    yield Call.named(spec, words, pieces, 1, cut.scratch, cut.operations)
+    yield Call.named(spec, words, cut.pieces[0], 1, cut.scratch, cut.operations)
 
 
-def _numbers(cut: TileCut, parts: int) -> dict[str, int]:
+def _numbers(cut: TileCut) -> dict[str, int]:
     shape, (down, across), (height, width) = cut.shape, cut.bands(), cut.band
     return {
         "bands_h": down,
         "bands_w": across,
         "band_h": height,
         "band_w": width,
-        "parts": parts,
-        "part_steps": -(-cut.steps // parts),
+        "parts": cut.pieces[1],
+        "part_steps": cut.part_steps,
         "groups": shape.groups,
         "out_h": shape.out[1],
         "out_w": shape.out[2],
         "slices": cut.slices,
+        "chunk": cut.chunk,
+        "taps": len(cut.taps),
+        "kept": cut.kept,
         "channels": shape.group_channels,
         "planes": len(cut.planes),
         "pitch": cut.pitch,
         "plane": cut.plane,
         "positions": cut.positions,
-        "entries": cut.entries,
         "steps": cut.steps,
         "stride_h": shape.strides[1],
         "stride_w": shape.strides[2],

@@ -1,18 +1,23 @@
 """Convolutions of bfloat16 on tile registers: rows of 32 channels are made in scratch, and multiplied from there.
 
     item = image, convolution group, band of output pixels, part of the filters     emitted
-      for 32 channels, plane, row, column of the band: copy or round to scratch
       places of the band's pixels in y and the residual; none for positions between rows
-      for 32 filters of the part:
-        for 32 positions of the band:
-          for entry (32 channels, tap): 2 x 2 tiles of sums += positions x filters
-          y[pixel] = activation(sums + bias + residual)
+      for slices of channels that are copied at once:                               emitted, mostly all
+        for 32 channels, plane, row, column of the band: copy or round to scratch
+        for 32 filters of the part:
+          for 32 positions of the band:
+            for entry (32 channels, tap): 2 x 2 tiles of sums += positions x filters
+            behind the last slice: y[pixel] = activation(sums + bias + residual)
 
 A plane holds the rows and columns of x that are a stride apart, so that neighbouring outputs read neighbouring
-positions at any stride: tile registers are loaded from wherever a tap begins. Positions follow one another beyond the
-ends of rows; sums of positions between two rows are not written. The copy costs a load, a store and, of float32, a
-rounding per 16 channels and pixel. In return the kernel reads blocks of any number of lanes, rows of a matrix, and
-nothing outside the map. Tile registers load 32 channels of bfloat16 at once; blocks of so many were not tried.
+positions at any stride: tile registers are loaded from wherever a tap begins. Taps that lie further apart than a band's
+rows or columns have planes of their own, without what lies between them. Positions follow one another beyond the ends
+of rows; sums of positions between two rows are not written. Where scratch should not hold all slices at once (half of
+the level 2 cache), sums are kept while the next ones are copied: the same float32 numbers, added in the same order.
+
+The copy costs a load, a store and, of float32, a rounding per 16 channels and pixel. In return the kernel reads blocks
+of any number of lanes, rows of a matrix, and nothing outside the map. Tile registers load 32 channels of bfloat16 at
+once; blocks of so many were not tried.
 """
 
 from __future__ import annotations
@@ -21,7 +26,16 @@ from dataclasses import dataclass
 
 from cenote.codegen.bfloat import Bfloat
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.tiles import ROW, ROWS, TILE_BYTES, Tiles, clear_square, multiply_square, store_square
+from cenote.codegen.tiles import (
+    ROW,
+    ROWS,
+    TILE_BYTES,
+    Tiles,
+    clear_square,
+    load_square,
+    multiply_square,
+    store_square,
+)
 from cenote.codegen.values import BF16, F32, I16, I32, I64, U8, Pointer, Value
 from cenote.core.target import Target
 from cenote.core.text import split_words
@@ -32,14 +46,17 @@ from cenote.kernels.elementwise.activations import Activation, Destination, stor
 CHANNELS = FILTERS = 32  # of an entry, and of a step
 SIDE = 2 * ROWS  # positions of a step
 HELD = SIDE * FILTERS * 4  # bytes of a step's sums
+PLACE_BYTES = 16  # of a position: where its pixel lies in y and in the residual
 PLANE_FIELDS = 4  # first row and column in x, rows and columns beyond those of the outputs
 NUMBERS = split_words(
     # Bands along height and width, output rows and columns of one, parts of the filters, groups of the convolution.
     "bands_h bands_w band_h band_w parts groups out_h out_w "
-    # Slices of 32 channels of a group, its channels, planes, positions from row to row, of a plane, of a band.
-    "slices channels planes pitch plane positions "
-    # Entries, steps of a group and of a part, blocks of y in a group, columns of y where it is a matrix.
-    "entries steps part_steps y_blocks columns stride_h stride_w "
+    # Slices of 32 channels of a group, and of those that are copied at once; the group's channels, planes, positions
+    # from row to row, of a plane, of a band.
+    "slices chunk channels planes pitch plane positions "
+    # Taps, steps of a group and of a part, bytes of sums that are kept per position (0: none), blocks of y in a group,
+    # columns of y where it is a matrix.
+    "taps steps part_steps kept y_blocks columns stride_h stride_w "
     # Steps in elements.
     "x_image x_group x_block x_h x_w y_image y_group y_block y_h y_w r_image r_group r_block r_h r_w"
 )
@@ -82,11 +99,6 @@ class TilesBfloatSpec(BfloatMemorySpec, TilesSpec):
         return k
 
 
-def scratch_places(positions: int) -> tuple[int, int]:
-    """Bytes from the begin of scratch to the places of positions in y and in the residual, and to the planes."""
-    return HELD, HELD + 2 * 8 * positions
-
-
 @dataclass
 class _Band:
     """Part of the output that an item computes: its first row and column, and its rows and columns."""
@@ -102,10 +114,12 @@ class _Emitter:
         self.spec, self.k, self.registers = spec, k, registers
         self.lanes = k.target.lanes()
         self.bfloat = Bfloat(k, spec.way, self.lanes)
-        self.held = k.scratch
-        self.y_places = (k.scratch + HELD).cast(I64)
-        self.r_places = self.y_places + k.number("positions")
-        self.planes = k.scratch + (k.number("positions") * 16 + HELD)
+        self.held, positions, kept = k.scratch, k.number("positions"), k.number("kept")
+        held = k.select(kept.equals(0), k.integer(HELD), kept * positions * k.number("part_steps"))
+        places = k.scratch + held
+        self.y_places = places.cast(I64)
+        self.r_places = self.y_places + positions
+        self.planes = places + positions * PLACE_BYTES
 
     def run(self) -> None:
         k, n = self.k, self.k.number
@@ -118,33 +132,37 @@ class _Emitter:
             height = k.min_drop_nan(n("band_h"), n("out_h") - top)
             width = k.min_drop_nan(n("band_w"), n("out_w") - left)
             band = _Band(top, left, height, width)
-            self.copy(image, group, band)
             self.place("y", self.y_places, image, group, band)
             if self.spec.residual:
                 self.place("r", self.r_places, image, group, band)
             first = part * n("part_steps")
             last = k.min_drop_nan(first + n("part_steps"), n("steps"))
             positions = (height * n("pitch") + (SIDE - 1)) // SIDE * SIDE
-            for step in k.range(first, last):
-                weights = k.pointer("weights") + (group * n("steps") + step) * n("entries") * TILE_BYTES
-                for position in k.range(0, positions, SIDE):
-                    self.multiply(position, weights)
-                    self.finish(position, group, step)
+            for begin in k.range(0, n("slices"), n("chunk")):
+                end = k.min_drop_nan(begin + n("chunk"), n("slices"))
+                self.copy(image, group, band, begin, end)
+                for step in k.range(first, last):
+                    kept = self.held + (step - first) * n("positions") * n("kept")
+                    for position in k.range(0, positions, SIDE):
+                        held = kept + position * n("kept")
+                        self.multiply(position, group * n("steps") + step, held, begin, end)
+                        with k.when(end.equals(n("slices"))):
+                            self.finish(position, group, step, held)
 
     # ---- positions ----------------------------------------------------------------------------------------------
 
-    def copy(self, image: Value, group: Value, band: _Band) -> None:
-        """Fill the planes with what the band's windows reach."""
+    def copy(self, image: Value, group: Value, band: _Band, begin: Value, end: Value) -> None:
+        """Fill the planes with what the band's windows reach of some slices."""
         k, n = self.k, self.k.number
         x_h, x_w = n("x_h") * n("stride_h"), n("x_w") * n("stride_w")
         corner = image * n("x_image") + group * n("x_group") + band.top * x_h + band.left * x_w
-        for entry in k.range(0, n("slices")):
-            blocks = [self._block(entry, part) for part in range(CHANNELS // self.lanes)]
+        for slice_ in k.range(begin, end):
+            blocks = [self._block(slice_, part) for part in range(CHANNELS // self.lanes)]
             for plane in k.range(0, n("planes")):
                 fields = k.pointer("planes_table") + plane * PLANE_FIELDS
                 row, column, rows, columns = (fields.load(at).to(I64) for at in range(PLANE_FIELDS))
                 start = corner + row * n("x_h") + column * n("x_w")
-                to = self.planes + (entry * n("planes") + plane) * n("plane") * ROW
+                to = self.planes + ((slice_ - begin) * n("planes") + plane) * n("plane") * ROW
                 for h in k.range(0, band.height + rows):
                     line = to + h * n("pitch") * ROW
                     for w in k.range(0, band.width + columns):
@@ -153,11 +171,11 @@ class _Emitter:
                             cell = (line + w * ROW).cast(I16)
                             cell.store(self._channels(place, mask), part * self.lanes)
 
-    def _block(self, entry: Value, part: int) -> tuple[Value, Value | None]:
+    def _block(self, slice_: Value, part: int) -> tuple[Value, Value | None]:
         """Return the offset of a block of x (of the first one, for those that there are not), and a mask of its
         channels."""
         k, n = self.k, self.k.number
-        block = entry * (CHANNELS // self.lanes) + part
+        block = slice_ * (CHANNELS // self.lanes) + part
         if not self.spec.ragged:
             return block * n("x_block"), None
         left = n("channels") - block * self.lanes
@@ -184,26 +202,32 @@ class _Emitter:
 
     # ---- sums ---------------------------------------------------------------------------------------------------
 
-    def multiply(self, position: Value, weights: Pointer) -> None:
-        """Store the sums of 32 positions for 32 filters."""
-        k, t = self.k, self.registers
-        clear_square(t)
-        for entry in k.range(0, k.number("entries")):
-            a = self.planes + (k.pointer("table").load(entry).to(I64) + position * ROW)
-            b = weights.cast(U8) + entry * (2 * TILE_BYTES)
+    def multiply(self, position: Value, step: Value, held: Pointer, begin: Value, end: Value) -> None:
+        """Store the sums of 32 positions for 32 filters, up to the slice `end`."""
+        k, t, n = self.k, self.registers, self.k.number
+        weights = k.pointer("weights").cast(U8) + step * n("slices") * n("taps") * (2 * TILE_BYTES)
+        rows = self.planes + (position - begin * n("planes") * n("plane")) * ROW
+        is_first = begin.equals(0)
+        with k.when(is_first):
+            clear_square(t)
+        with k.unless(is_first):
+            load_square(t, held)
+        for entry in k.range(begin * n("taps"), end * n("taps")):
+            a = rows + k.pointer("table").load(entry).to(I64)
+            b = weights + entry * (2 * TILE_BYTES)
             for total in multiply_square(t, a, b):
                 for line in range(total * 8, total * 8 + 8) if self.spec.ahead else ():
                     k.prefetch(b, self.spec.ahead * 2 * TILE_BYTES + line * ROW)
-        store_square(t, self.held)
+        store_square(t, held)
 
-    def finish(self, position: Value, group: Value, step: Value) -> None:
+    def finish(self, position: Value, group: Value, step: Value, held: Pointer) -> None:
         """Write the activations of sums, bias and residual, position by position."""
         k, lanes = self.k, self.lanes
         bias = k.pointer("bias") + (group * k.number("steps") + step) * FILTERS
         for at in k.range(0, SIDE):
             y_place = self.y_places.load(position + at)
             with k.when(y_place >= 0):
-                sums = self.held.cast(F32) + at * FILTERS
+                sums = held.cast(F32) + at * FILTERS
                 r_place = self.r_places.load(position + at) if self.spec.residual else k.integer(0)
                 for part in range(FILTERS // lanes):
                     block = step * (FILTERS // lanes) + part

@@ -80,10 +80,11 @@ class Regions:
 
     @cached_property
     def bands(self) -> int:
-        """Bands of an image."""
+        """Bands of an image. A band has at least as many rows as its windows reach beyond them: each band has a copy of
+        these."""
         height, width = self.phases
         row_bytes = self.blocks * CHANNELS * 2 * PARTS * height * width * self.pitch
-        most = maximum(1, _REGION_BYTES // row_bytes - self.reach[0])
+        most = maximum(max(1, self.reach[0]), _REGION_BYTES // row_bytes - self.reach[0])
         return -(-self.shape.out[1] // minimum(self.shape.out[1], most))
 
     @cached_property

@@ -188,7 +188,7 @@ def _on_tiles(problem: ConvProblem, way: str, y: np.dtype[Any]) -> Iterator[Lowe
         yield problem.lowering(
             "tiles_bfloat16",
             Layout(problem.lanes, problem.shape.halo),
-            TileCut(shape, target.l2_bytes).seconds(x.nbytes, y_bytes),
+            TileCut.of(shape, target.l2_bytes).seconds(x.nbytes, y_bytes),
             lambda x, y, residual: tile_calls(direct, ways, x, y, residual, target),
         )
         return
@@ -207,7 +207,7 @@ def _on_tiles(problem: ConvProblem, way: str, y: np.dtype[Any]) -> Iterator[Lowe
     yield problem.lowering(
         "tiles_bfloat16_few",
         PLAIN,
-        TileCut(rows.shape, target.l2_bytes).seconds(copy.nbytes, y_bytes) + moved_seconds(x.nbytes),
+        TileCut.of(rows.shape, target.l2_bytes).seconds(copy.nbytes, y_bytes) + moved_seconds(x.nbytes),
         calls,
         temporaries=(copy,),
     )

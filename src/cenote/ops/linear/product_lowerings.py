@@ -216,7 +216,7 @@ def _in_bfloat(
     if target.tiles.bf16:
         shape = problem(present(present(inputs[1]).value)).shape
         y_bytes = 4 * product.m * product.n
-        estimate = TileCut(shape, target.l2_bytes).seconds(present(inputs[0]).nbytes, y_bytes)
+        estimate = TileCut.of(shape, target.l2_bytes).seconds(present(inputs[0]).nbytes, y_bytes)
         yield replace(vectors, name="tiles_bfloat16", seconds=estimate, temporaries=())
 
 
