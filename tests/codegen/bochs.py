@@ -12,7 +12,8 @@ import os
 import struct
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -22,10 +23,11 @@ from llvmlite import binding as llvm
 from cenote.codegen import jit
 from cenote.codegen import llvm as compiler
 from cenote.codegen.worker import KernelSource
-from cenote.core.target import Target
+from cenote.core.target import EMULATED, NO_TILES, TILE_EXTENSIONS, Target
 from cenote.core.types import Array
 from cenote.kernels.base import KernelSpec
-from tests.harness import native_call
+from cenote.ops.base import Lowering, Op
+from tests.harness import native_call, run_lowering
 from tests.targets import anywhere
 
 PATH = os.environ.get("CENOTE_TEST_BOCHS", "")  # of the executable; CONTRIBUTING.md says how to build it
@@ -122,6 +124,17 @@ def amx_call(spec: KernelSpec, address: int, arguments: Sequence[int], memory: S
         call(address, arguments, memory)
     else:
         native_call(spec, address, arguments, memory)
+
+
+def check_bits(op: Op, kind: str, found: Callable[[Target], tuple[Lowering, Sequence[Array]]]) -> None:
+    """Check that a lowering by emulated products and by AMX's has the same bits. `kind`: a field of `Target.tiles`;
+    `found`: the lowering for a target, and the arrays that it takes."""
+    results = []
+    for way, native in ((EMULATED, native_call), (getattr(TILE_EXTENSIONS["avx512"], kind), amx_call)):
+        target = replace(anywhere("avx512"), bfloat=EMULATED, tiles=NO_TILES._replace(**{kind: way}))
+        lowering, arrays = found(target)
+        results += run_lowering(op, lowering, arrays, target, native=native)
+    np.testing.assert_array_equal(results[0], results[1])
 
 
 class _Memory:
