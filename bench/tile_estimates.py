@@ -6,7 +6,7 @@ nothing was timed.
 A column each: times that the network has the layer; products of tiles, each of which costs one load; how much of the
 products' operations the layer has (the rest fills tiles); microseconds by the cost model, and the share of 7,000 GOP/s
 that they come to; microseconds by the cost model of VNNI's direct kernel. Of products: rows, depth and columns, whether
-the right factor is a constant, and microseconds on tiles and by VNNI.
+the right factor is a constant, and microseconds on tiles and by VNNI. Last, the convolutions by float16 parts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy as np
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import LEVELS, TILE_EXTENSIONS, Target, choose_target
 from cenote.core.types import TensorType
-from cenote.kernels.cost_model import BYTES_FASTER, peak_seconds
+from cenote.kernels.cost_model import BYTES_FASTER, conversion_seconds, peak_seconds
+from cenote.kernels.parts.regions import Regions
 from cenote.kernels.quantized.tile_cut import FILTERS, SIDE, ByteTileCut
 from cenote.ops.conv.direct import efficiency
 from cenote.ops.quantization.quantized_products import MatMulInteger
@@ -72,6 +73,8 @@ def main() -> None:
     convolutions(target)
     print()
     products(replace(target, tiles=TILE_EXTENSIONS["avx512"], l2_bytes=L2_BYTES))
+    print()
+    parts()
 
 
 def convolutions(target: Target) -> None:
@@ -79,10 +82,7 @@ def convolutions(target: Target) -> None:
     print("|---|---|---|---|---|---|---|")
     totals = [0.0, 0.0, 0.0]
     for channels, filters, window, side, stride, times in LAYERS:
-        shape = ConvShape(
-            1, channels, filters, 1, (1, side * stride, side * stride), (1, side, side), (1, window, window),
-            (1, stride, stride), ((0, 0), (window // 2,) * 2, (window // 2,) * 2), (1, 1, 1),
-        )  # fmt: skip
+        shape = shape_of(channels, filters, window, side, stride)
         cut = ByteTileCut.of(shape, 4 if channels < 8 else target.lanes(), L2_BYTES)
         blocks = cut.steps * cut.filter_steps * cut.entries
         filled, share = shape.operations / cut.operations, shape.operations / cut.seconds() / PEAK
@@ -100,6 +100,30 @@ def convolutions(target: Target) -> None:
         f"| all | {sum(each[-1] for each in LAYERS)} | | | {tiles * 1e6:.0f} | {operations / tiles / PEAK:.0%} "
         f"| {vectors * 1e6:.0f} |"
     )
+
+
+def shape_of(channels: int, filters: int, window: int, side: int, stride: int) -> ConvShape:
+    pads, before = ((0, 0), (window // 2,) * 2, (window // 2,) * 2), side * stride
+    return ConvShape(
+        1,
+        channels,
+        filters,
+        1,
+        (1, before, before),
+        (1, side, side),
+        (1, window, window),
+        (1, stride, stride),
+        pads,
+        (1, 1, 1),
+    )
+
+
+def parts() -> None:
+    """The same convolutions by float16 parts, and their share of splitting x."""
+    regions = [(Regions(shape_of(*layer)), times) for *layer, times in LAYERS]
+    whole = sum(each.seconds * times for each, times in regions)
+    split = sum(conversion_seconds(2 * each.memory[0].nbytes) * times for each, times in regions)
+    print(f"float16 parts: {whole * 1e3:.1f} ms, of which splitting {split * 1e3:.1f}")
 
 
 def products(target: Target) -> None:

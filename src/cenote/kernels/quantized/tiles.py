@@ -3,8 +3,9 @@ bytes are its window's.
 
 A window's bytes are those of all its taps and blocks of channels, one after the other, so that few channels fill tiles
 as well as many. Positions run through all images. Nothing beyond x and its halo is read, at any stride or dilation. A
-tap's bytes are copied for each window that has them; neighbouring windows that share what is copied would need
-positions between rows, and 3x3 windows of 64 channels take an estimated half of their time to copy.
+tap's bytes are copied for each window that has them, an estimated 1.3 of 4.6 ms of ResNet-50's convolutions. Planes of
+rows as in `bfloat/tiles.py`, from which neighbouring windows read the same copy, would have positions between rows:
+the estimate is 0.4 ms less (59 of 142 us with 64 channels at 56 x 56, 17 of 91 with 256 at 14 x 14); not done.
 """
 
 from __future__ import annotations
