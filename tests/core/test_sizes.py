@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cenote.core.computed import SizedArray, computed, has_sizes, known
 from cenote.core.formulas.certain import always_at_most, always_equal
 from cenote.core.formulas.checks import Evaluation
+from cenote.core.formulas.expressions import SizeFormula
 from cenote.core.sizes import Size, is_size, maximum, minimum, plain
 from cenote.core.trace import Trace
 from cenote.runtime.formulas import Formulas
@@ -191,3 +192,16 @@ def test_arrays_of_sizes() -> None:
     assert found is not None
     assert found[1][0].tolist() == [1, 14]
     assert found[1][0].dtype == np.int64
+
+
+def test_equal_operations_are_done_once_until_bounds_change() -> None:
+    trace = Trace()
+    n = trace.dimension(8)
+    u = trace.unknown(SizeFormula(trace, "int", n), 0, 100)
+    assert maximum(u, 3) is maximum(u, 3)
+    assert maximum(u, 3) is not u
+    assert trace.tight_bounds(u // 2 - u) == (-50, 0)
+    trace.unknown(SizeFormula(trace, "int", n), 5, 6)
+    assert maximum(u, 3) is u
+    assert trace.tight_bounds(u // 2 - u)[0] > -50
+    assert not trace.guards

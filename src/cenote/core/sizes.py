@@ -14,7 +14,7 @@ guard.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -39,6 +39,7 @@ class SizeRecorder(Protocol):
     def guard(self, question: SizeFormula, fixed: bool = False) -> None: ...
     def name(self, formula: SizeFormula) -> None: ...
     def object(self, thing: Any) -> str: ...
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any: ...
     def polynomial(self, terms: Terms, value: int) -> Any: ...
     def quotient(self, size: Any, by: int) -> Any: ...
     def sum(self, a: Any, b: Any, sign: int) -> Any: ...
@@ -385,6 +386,11 @@ def _extreme(name: str, a: Any, b: Any) -> Any:
     trace: SizeRecorder = (a if is_size(a) else b).trace
     if not all(isinstance(x, Size) or _is_whole(x) for x in (a, b)):
         return SymbolicReal(trace, name, a, b)
+    key = (name, *(x.terms if isinstance(x, Size) else int(x) for x in (a, b)))
+    return trace.once(key, lambda: _extreme_size(trace, name, a, b))
+
+
+def _extreme_size(trace: SizeRecorder, name: str, a: int, b: int) -> Any:
     low, high = trace.bounds(a - b)
     if low >= 0 or high <= 0:
         return a if (low >= 0) == (name == "max") else b

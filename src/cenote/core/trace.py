@@ -6,7 +6,7 @@ import contextlib
 import math
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Trace:
         self.codes: list[str] = []  # texts of the formulas, which may name other unknowns
         self.values: list[Any] = []  # values of the unknowns for the shapes at hand
         self._bounds: list[tuple[int, int]] = []
+        self._found: dict[Hashable, Any] = {}  # results of `once`
         self._known: dict[str, int] = {}
         self.guards: dict[str, SizeFormula] = {}  # questions by their texts; their values are the answers
         self.places: dict[str, str] = {}  # file and line that asked, by the question
@@ -49,7 +50,9 @@ class Trace:
 
     def unknown(self, formula: SizeFormula | Given, low: int, high: int) -> Any:
         """Return a whole number that is not a polynomial of others."""
-        index = self.define(formula)
+        count, index = len(self.codes), self.define(formula)
+        if index < count and self._bounds[index] != (low, high):
+            self._found.clear()
         self._bounds[index] = low, high
         return Size(self, (((index,), 1),), formula.value)
 
@@ -67,6 +70,14 @@ class Trace:
     def name(self, formula: SizeFormula) -> None:
         """Make the formula a variable: its text is the variable's name from here on."""
         formula.code = f"u{self.define(formula)}"
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what `make` gives, made once for equal keys: of ten quotients, maxima and bounds of a network nine
+        were asked for before. Results depend on bounds: where those of an unknown change, all are made anew."""
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = make()
+        return found
 
     def object(self, thing: Any) -> str:
         """Return the name of a function or an array in formulas."""
@@ -115,8 +126,9 @@ class Trace:
 
     def quotient(self, size: Size, by: int) -> Any:
         """Return size // by; terms that `by` divides are divided exactly."""
-        if by == 1:
-            return size
+        return size if by == 1 else self.once(("//", size.terms, by), lambda: self._divided(size, by))
+
+    def _divided(self, size: Size, by: int) -> Any:
         even = tuple((m, c // by) for m, c in size.terms if c // by)
         rest = tuple((m, c % by) for m, c in size.terms if c % by)
         value = size.value // by
@@ -148,6 +160,10 @@ class Trace:
     def tight_bounds(self, size: Size) -> tuple[int, int]:
         """Return bounds that know of quotients: a // n lies between (a - n + 1) / n and a / n, so that 2 * (h // 2) - h
         is -1 or 0. Costs several times as much as `bounds`."""
+        tight: tuple[int, int] = self.once(("bounds", size.terms), lambda: self._tightened(size))
+        return tight
+
+    def _tightened(self, size: Size) -> tuple[int, int]:
         low, high = self.bounds(size)
         # scale * size is the terms plus a number from least to most.
         terms, scale, least, most = size.terms, 1, 0, 0
