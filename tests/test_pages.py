@@ -96,6 +96,19 @@ def _pip(words: list[str]) -> None:
     known = {
         re.split(r"[<>=\[]", each)[0] for extra in project["optional-dependencies"].values() for each in extra
     }
+    known |= {
+        "torchvision",
+        "timm",
+        "segmentation-models-pytorch",
+        "pytorchcv",
+        "monai",
+        "spandrel",
+        "transformers",
+    }
+    known |= {
+        "diffusers",
+        "litert-torch",
+    }  # projects that define the networks of bench/zoo, and its converter
     assert words[0] == "install"
     for word in words[1:]:
         name, _, extra = word.rstrip("]").partition("[")
