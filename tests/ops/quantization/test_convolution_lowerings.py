@@ -18,6 +18,7 @@ import cenote
 from cenote.codegen import jit
 from cenote.core.target import EMULATED, PAIRS, TILE_EXTENSIONS, Target, TileWays
 from cenote.core.types import Array
+from cenote.kernels.quantized.conv import ConvQuantizedSpec
 from cenote.kernels.quantized.depthwise_rows import DepthwiseRowsSpec
 from cenote.ops.conv.conv import Conv
 from cenote.ops.quantization.quantized_linear import QLinearConv
@@ -198,11 +199,35 @@ def test_numbers_of_16_bits_are_offered_where_bytes_would_be_taken_apart(target:
     assert ("quantized_wide" in names) == (target.dots == PAIRS and target.vector_bytes == 32)
 
 
-def test_convolutions_of_any_size_have_every_bit() -> None:
-    case = Case(1, 16, 12, 32, 3, 1, 1, x_zero=7)
+# Pixels one after the other, some of them, of several images; filters of an odd number of blocks; bands of an odd size.
+COPIED = [
+    Case(1, 32, 19, 24, 1, x_zero=9),
+    Case(2, 20, 13, 40, 1, 2, x=np.int8, x_zero=-3, y=np.int8),
+    Case(7, 16, 3, 32, 1, x=np.int8, x_zero=5),
+    Case(1, 48, 1, 16, 1, width=101, bounds=(13, 200)),
+    Case(1, 64, 12, 72, 1, extreme=True),
+]
+
+
+@named
+@pytest.mark.parametrize("case", COPIED, ids=str)
+def test_bands_that_kernels_copy_have_every_bit(case: Case, target: Target) -> None:
+    check(case, target)
+    operator, arrays = case.operator(), case.arrays()
+    for lowering in lowerings_of(operator, arrays, target, True):
+        if lowering.name in ("quantized", "quantized_wide"):
+            specs = [call.spec for call in calls_of(operator, lowering, input_types(arrays, True))]
+            copying = [spec.copies for spec in specs if isinstance(spec, ConvQuantizedSpec)]
+            assert copying
+            assert set(copying) == {lowering.name == "quantized_wide"}
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_convolutions_of_any_size_have_every_bit(window: int) -> None:
+    case = Case(1, 16, 12, 32, window, 1, window // 2, x_zero=7)
     _, *constants = case.arrays()
     names = ["x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "b"]
-    node = helper.make_node("QLinearConv", ["x", *names], ["y"], pads=[1] * 4)
+    node = helper.make_node("QLinearConv", ["x", *names], ["y"], pads=[window // 2] * 4)
     ends = [
         helper.make_tensor_value_info(name, TensorProto.UINT8, ["n", channels, "h", "w"])
         for name, channels in (("x", 16), ("y", 32))

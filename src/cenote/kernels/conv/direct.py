@@ -222,6 +222,7 @@ class DirectEmitter:
         wide_end = k.min_drop_nan(last, k.number("wide"))
         narrow_begin = k.max_drop_nan(first, k.number("wide"))
         start = first * k.number("narrow") + k.min_drop_nan(first, k.number("wide"))
+        bases["x"] = self.x_base(bases["x"], start)
         slab = self.weights + (image * k.number("weights_image") + group * k.number("slab"))
         self.masks: list[Value | None] = [None] * self.spec.blocks
         if self.spec.clip:
@@ -239,6 +240,10 @@ class DirectEmitter:
             if self.spec.width > 1:
                 for tile in k.range(narrow_begin, last):
                     self.tile(walk, self.spec.width - 1, taps, tile)
+
+    def x_base(self, base: Value, start: Value) -> Value:
+        """Offset in x from which pixels count, for the band that begins at the pixel `start`."""
+        return base
 
     def all_taps(self) -> Value:
         """Number of taps: those with all channels of their block, and behind them ragged ones."""

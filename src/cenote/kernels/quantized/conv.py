@@ -12,14 +12,14 @@ around in 32 bits, as ONNX's integer operators say.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.dots import BYTES, WIDE, Dots, weight_type
-from cenote.codegen.values import F32, I16, I32, I64, U8, Pointer, Scalar, Value
+from cenote.codegen.values import F32, I8, I16, I32, I64, U8, Pointer, Scalar, Value
 from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
@@ -27,6 +27,7 @@ from cenote.kernels.conv.direct import TABLE, ConvDirectSpec, DirectEmitter, Pix
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.quantized.packed_bytes import packs, store_packed
 from cenote.kernels.quantized.residual import RESIDUAL_WORDS, ROUNDING, with_residual
+from cenote.kernels.quantized.widened import COPY_NUMBERS, copy_pixels
 
 _COUNTS = (
     "entries chunk wide tiles band bands narrow filter_groups per_group groups_inside out_w out_h slab zero"
@@ -50,10 +51,10 @@ class Levels(NamedTuple):
 
 @dataclass(frozen=True)
 class ConvQuantizedSpec(KernelSpec):
-    """Kernel of bytes. `dots`: the way of `codegen.dots`, x has 16 bits for "wide"; `signed`: x is s8; `quads`: groups
-    of four channels per tap; `y`: the result's type; `added`: whether floats have a bias of floats, before the
-    `activation`; `residual`: bytes of y's type are added as `residual` says; the other fields as in
-    ConvDirectSpec."""
+    """Kernel of bytes. `dots`: the way of `codegen.dots`, x has 16 bits for "wide"; `copies`: x is bytes even so, of
+    which each thread copies the pixels of a band to scratch memory; `signed`: x is s8; `quads`: groups of four channels
+    per tap; `y`: the result's type; `added`: whether floats have a bias of floats, before the `activation`; `residual`:
+    bytes of y's type are added as `residual` says; the other fields as in ConvDirectSpec."""
 
     dots: str
     signed: bool
@@ -67,6 +68,7 @@ class ConvQuantizedSpec(KernelSpec):
     added: bool = False
     activation: Activation = field(default_factory=Activation)
     residual: bool = False
+    copies: bool = False
 
     # What the emitter of float32's direct convolution asks of its spec, and bytes do not have.
     clip = False
@@ -75,7 +77,7 @@ class ConvQuantizedSpec(KernelSpec):
     @property
     def words(self) -> tuple[Parameter, ...]:
         return (
-            *pointers_to(I16 if self.dots == WIDE else U8, "x"),
+            *pointers_to(self._x, "x"),
             *pointers_to(weight_type(self.dots), "weights"),
             *pointers_to(I32, "bias"),
             *pointers_to(F32, "scales"),
@@ -87,7 +89,14 @@ class ConvQuantizedSpec(KernelSpec):
             Parameter("low", F32),
             Parameter("high", F32),
             *((*numbers_named(RESIDUAL_NUMBERS), *RESIDUAL_WORDS) if self.residual else ()),
+            *(numbers_named(COPY_NUMBERS) if self.copies else ()),
         )
+
+    @property
+    def _x(self) -> Scalar:
+        if self.copies:
+            return I8 if self.signed else U8
+        return I16 if self.dots == WIDE else U8
 
     def emit(self, target: Target) -> Kernel:
         kernel = self.kernel(target)
@@ -114,9 +123,43 @@ def within_bounds(k: Kernel, scaled: Value) -> Value:
 
 class _Emitter(DirectEmitter):
     def __init__(self, spec: ConvQuantizedSpec, k: Kernel, lanes: int) -> None:
-        super().__init__(cast(ConvDirectSpec, spec), k, lanes)
+        # The pixels of a copy lie one after the other.
+        super().__init__(cast(ConvDirectSpec, replace(spec, flat_x=spec.flat_x or spec.copies)), k, lanes)
         self.quantized = spec
         self.dots = Dots(k, spec.dots, lanes)
+        if spec.copies:
+            self.x = (k.scratch + k.number("kept")).cast(I16)
+
+    def run(self) -> None:
+        if not self.quantized.copies:
+            super().run()
+            return
+        k, bands, groups = self.k, self.k.number("bands"), self.k.number("filter_groups")
+        held = k.variable(k.integer(-1))  # the band whose copy is at hand
+        for item in k.range(k.begin, k.end):
+            place, group = item // groups, item % groups
+            image, band = place // bands, place % bands
+            with k.when(place.differs(held.value)):
+                self.copy(image, band)
+            held.value = place
+            self.item(image, band, group)
+
+    def copy(self, image: Value, band: Value) -> None:
+        """Copy the pixels of a band as numbers of 16 bits."""
+        k = self.k
+        first, end = (
+            tile * k.number("narrow") + k.min_drop_nan(tile, k.number("wide"))
+            for tile in (
+                band * k.number("band"),
+                k.min_drop_nan((band + 1) * k.number("band"), k.number("tiles")),
+            )
+        )
+        flat = ("s",) * self.quantized.flat_x
+        walk = PixelWalk(k, first, {"s": image * k.number("s_image")}, flat, self.quantized.joined)
+        copy_pixels(k, walk, end - first, self.x, self.lanes)
+
+    def x_base(self, base: Value, start: Value) -> Value:
+        return base - start * self.lanes if self.quantized.copies else base
 
     @property
     def per_entry(self) -> int:

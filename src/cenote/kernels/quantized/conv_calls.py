@@ -11,17 +11,24 @@ import numpy as np
 from cenote.codegen.dots import BYTES, arranged, weight_type
 from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, Packed, View, present
 from cenote.kernels.conv.direct import widest
-from cenote.kernels.conv.direct_calls import DirectProblem, FilterGroups, block_runs
+from cenote.kernels.conv.direct_calls import MACS_PER_SECOND, DirectProblem, FilterGroups, block_runs
 from cenote.kernels.conv.tile_widths import tile_widths
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
 from cenote.kernels.quantized.conv import ConvQuantizedSpec, Levels
 from cenote.kernels.quantized.residual import Residual
 from cenote.kernels.tables import tap_table
+
+# Where kernels copy x: a copy takes at most such a share of the level 2 cache, there are about so many bands, and a
+# piece of work takes at least so many seconds.
+_COPY_SHARE = 4
+_BANDS = 8
+_LEAST_PIECE = 5e-6
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,8 @@ class QuantizedProblem:
     `weights` (filters, C/g, d, h, w) are int8 without their zero point, `bias` (filters) int32 and what x's zero point
     adds taken off, `scales` (filters) float32: from sums to numbers of y; for y of float32 `added` (filters) float32 or
     none. `computed`: those of the three that a program computes, by name, in memory as `filter_runs` says. `dots`: see
-    codegen.dots. `residual`: numbers by which another tensor of y's type is added.
+    codegen.dots. `copies`: whether kernels copy x band by band (`copies_bands`). `residual`: numbers by which another
+    tensor of y's type is added.
     """
 
     shape: ConvShape
@@ -44,6 +52,7 @@ class QuantizedProblem:
     activation: Activation = field(default_factory=Activation)
     computed: Mapping[str, View] = field(default_factory=dict)
     residual: Residual | None = None
+    copies: bool = False
 
     @property
     def adds(self) -> bool:
@@ -87,6 +96,14 @@ def quantized_calls(
         yield replace(call, independent=first > 0)
 
 
+def copies_bands(shape: ConvShape) -> bool:
+    """Whether kernels of 16-bit numbers copy the bytes of a band by themselves: where a window is one pixel, and
+    weights are fewer than numbers of x, so that all filters follow on a band."""
+    pixels = plain(shape.pixels * shape.n)
+    is_pixel = shape.taps == 1 and shape.groups == 1 and not any(map(any, shape.pads))
+    return is_pixel and shape.filters < pixels
+
+
 class _QuantizedGroups(FilterGroups):
     def __init__(
         self,
@@ -104,9 +121,12 @@ class _QuantizedGroups(FilterGroups):
         self.quantized = problem
         self.unit = x.layout.lanes  # channels of a block of x
         self.element = np.dtype(np.int16 if weight_type(problem.dots).nbytes == 2 else np.int8)
+        if problem.copies:
+            self.flat_y = self._is_flat(y) and (residual is None or self._is_flat(residual))
+            self.flat_y &= not self.joins_images
+            self.joined = (self.joins_images or self.shape.out[0] > 1) and not (self.flat_x and self.flat_y)
 
     def call(self) -> Call:
-        table, entries = self._taps()
         cut = tile_widths(self.pixels, widest(self.each, self.target.registers))
         specs = tuple(
             ConvQuantizedSpec(
@@ -122,13 +142,16 @@ class _QuantizedGroups(FilterGroups):
                 added=self.quantized.adds,
                 activation=self.quantized.activation,
                 residual=self.quantized.residual is not None,
+                copies=self.quantized.copies,
             )
             for width in cut.widths
         )
         weights = self._pack()
         slab = weights.shape[1]
-        chunk = self._chunk(entries, slab)
         items, grain, shares = self._split(cut.tiles, max(cut.widths), slab)
+        copy = self._copy(shares["band"] * max(cut.widths)) if self.quantized.copies else {}
+        table, entries = self._taps(copy)
+        chunk = self._chunk(entries, slab)
         levels = self.quantized.levels
         pointers: dict[str, Argument] = {
             "x": self.x,
@@ -138,9 +161,8 @@ class _QuantizedGroups(FilterGroups):
             "bias": self._by_filter("bias", self.quantized.bias),
             "scales": self._by_filter("scales", self.quantized.scales),
         }
-        steps = {
-            name: step for name, step in self._steps().items() if self.residual or not name.startswith("r_")
-        }
+        steps = self._steps() | copy
+        steps = {name: step for name, step in steps.items() if self.residual or not name.startswith("r_")}
         counts = {
             "entries": entries,
             "chunk": chunk,
@@ -158,6 +180,9 @@ class _QuantizedGroups(FilterGroups):
         counts |= {"bias_group": self.groups * self.each * self.lanes, **shares, **steps}
         words = {**pointers, **counts, **self._added(), "low": float(levels.low), "high": float(levels.high)}
         kept = 4 * shares["band"] * max(cut.widths) * self.each * self.lanes if chunk < entries else 0
+        if copy:
+            words["kept"] = kept
+            kept += copy["x_block"] * copy["s_blocks"] * self.element.itemsize
         executed = 2 * self.images * self.pixels * slab * self.shape.groups * self.groups
         return Call.named(specs[0], words, items, grain, kept, executed).among(specs, cut.chosen)
 
@@ -173,8 +198,35 @@ class _QuantizedGroups(FilterGroups):
             }
         return words
 
-    def _taps(self) -> tuple[Argument, int]:
-        """Offsets of the taps from a window's origin, and their number."""
+    def _split(self, tiles: int, width: int, slab: int) -> tuple[int, int, dict[str, int]]:
+        """Return items, grain and words as for floats; where kernels copy x, all filters of a band are one grain."""
+        if not self.quantized.copies:
+            return super()._split(tiles, width, slab)
+        per_tile = slab * width * self.groups / MACS_PER_SECOND  # seconds, for all filters
+        copied = width * -(-self.shape.channels // self.unit) * self.unit * self.element.itemsize
+        room = max(1, self.target.l2_bytes // _COPY_SHARE // copied)
+        band = minimum(room, maximum(1, -(-tiles // _BANDS)))
+        bands = -(-tiles // band)
+        band = -(-tiles // bands)
+        bands = -(-tiles // band)
+        items = self.images * bands * self.groups if is_size(self.pixels) or self.pixels else 0
+        grain = self.groups * maximum(1, math.floor(_LEAST_PIECE / (per_tile * band)))
+        return items, grain, {"band": band, "bands": bands, "groups_inside": 1}
+
+    def _copy(self, pixels: int) -> dict[str, int]:
+        """Return the words of a copy of so many pixels in scratch memory, and those of x as of the copy."""
+        (n, block, *spatial), (_, height, width) = deep_strides(self.x), self.shape.out
+        d, h, w = (step * stride for step, stride in zip(spatial, self.shape.strides, strict=True))
+        row = width * self.lanes
+        words = {"s_image": n, "s_outer": n if self.joins_images else d, "s_h": h, "s_w": w, "s_block": block}
+        words |= {"s_blocks": -(-self.shape.channels // self.unit), "x_block": pixels * self.lanes}
+        return words | {"x_w": self.lanes, "x_h": row, "x_outer": height * row, "x_image": 0, "x_group": 0}
+
+    def _taps(self, copy: Mapping[str, int]) -> tuple[Argument, int]:
+        """Offsets of the taps from a window's origin, in x or in a copy of it, and their number."""
+        if copy:
+            blocks, apart = copy["s_blocks"], copy["x_block"]
+            return computed(tap_table, (1, 1, 1), (0, 0, 0), 0, blocks, apart), blocks
         shape, (_, c, d, h, w) = self.shape, deep_strides(self.x)
         steps = tuple(step * dilation for step, dilation in zip((d, h, w), shape.dilations, strict=True))
         blocks = -(-shape.group_channels // self.unit)

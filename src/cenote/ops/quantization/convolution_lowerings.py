@@ -23,7 +23,7 @@ from cenote.kernels.cost_model import BYTES_FASTER, LAUNCH, moved_seconds, peak_
 from cenote.kernels.layout.memcpy import memcpy_call
 from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
 from cenote.kernels.quantized.conv import Levels
-from cenote.kernels.quantized.conv_calls import QuantizedProblem, quantized_calls
+from cenote.kernels.quantized.conv_calls import QuantizedProblem, copies_bands, quantized_calls
 from cenote.kernels.quantized.depthwise import LARGEST_SUM, quantized_depthwise_calls
 from cenote.kernels.quantized.depthwise_rows import rows_call, suits_rows
 from cenote.kernels.quantized.residual import Residual
@@ -238,13 +238,23 @@ def _wide(problem: QuantizedConvolution, bytes_: QuantizedProblem, seconds: floa
     # s8 numbers stay what they are in 16 bits.
     numbers = replace(bytes_, dots=WIDE, bias=problem.offsets(problem.x_zero).astype(np.int32))
     memory = widened_type(x.shape, layout)
+    seconds += moved_seconds(3 * memory.size)
+    if copies_bands(numbers.shape):
+        numbers = replace(numbers, copies=True)
+        yield from problem.lowerings(
+            "quantized_wide",
+            target.lanes(),
+            seconds,
+            lambda x, y, added: quantized_calls(numbers, x, y, target, added),
+        )
+        return
 
     def calls(x: View, y: View, added: View | None, memory: View) -> Iterator[Call]:
         copying, copy = widened(x, memory, layout)
         yield copying
         yield from quantized_calls(numbers, copy, y, target, added)
 
-    seconds += LAUNCH + moved_seconds(3 * memory.size)
+    seconds += LAUNCH
     yield from problem.lowerings("quantized_wide", target.lanes(), seconds, calls, temporaries=(memory,))
 
 
