@@ -40,6 +40,29 @@ def test_round_trip_in_a_private_folder(folder: Path, target: Target) -> None:
     assert [path.name for path in folder.iterdir()] == [cache.key("k", target)]
 
 
+def test_code_of_changed_source_files_is_not_stored(
+    folder: Path, target: Target, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An update of the package while a process runs: modules that it imports later are newer than its keys."""
+    writer = cache.KernelWriter(target)
+    writer.add("old", b"code")
+    writer.finish()
+    with monkeypatch.context() as context, caplog.at_level("INFO"):
+        context.setattr(cache, "_STATE", "the state of the files before")
+        writer.add("new", b"code")
+        writer.finish()
+    writer.add("later", b"code")
+    writer.finish()
+    assert [cache.read(symbol, target) for symbol in ("old", "new", "later")] == [b"code", None, b"code"]
+    assert "source files have changed" in caplog.text
+
+
+def test_the_state_is_that_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache.is_source_unchanged()
+    monkeypatch.setattr(cache, "_PACKAGE", tmp_path)
+    assert not cache.is_source_unchanged()
+
+
 def test_keys_tell_kernels_targets_and_generators_apart(
     folder: Path, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:

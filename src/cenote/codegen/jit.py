@@ -189,21 +189,24 @@ def _compile(
     missing: list[KernelSource], target: Target, code_of: dict[str, bytes], more: bool = False
 ) -> None:
     """Compile kernels, and add their object code to `code_of`; `more` will be compiled soon."""
-    total = len(missing)
+    total, writer = len(missing), object_cache.KernelWriter(target)
 
     def done(symbol: str, code: bytes) -> None:
         code_of[symbol] = code
-        object_cache.write(symbol, target, code)
+        writer.add(symbol, code)
         for watcher in list(_watchers):
             watcher(min(total, sum(source.symbol in code_of for source in every)), total)
 
     every = list(missing)
-    if worker.worth_processes(total) or worker.waits_for(target) or LLVM.orphaned:
-        missing = worker.compile_in_processes(missing, target, done, more)
-    for source in missing:
-        with worker.timed(source.symbol):
-            code = _object_code(source, target)
-        done(source.symbol, code)
+    try:
+        if worker.worth_processes(total) or worker.waits_for(target) or LLVM.orphaned:
+            missing = worker.compile_in_processes(missing, target, done, more)
+        for source in missing:
+            with worker.timed(source.symbol):
+                code = _object_code(source, target)
+            done(source.symbol, code)
+    finally:
+        writer.finish()
 
 
 def _object_code(source: KernelSource, target: Target) -> bytes:

@@ -87,7 +87,8 @@ class CacheEntry:
         return stored
 
     def keep(self, shapes: Shapes | None, model: StoredModel) -> Later | None:
-        """Store a model in the background. Failures are logged; a full disk warns once."""
+        """Store a model in the background, unless source files have changed since this process began. Failures are
+        logged; a full disk warns once."""
         if shapes is not None:
             self._left -= 1
         room = settings.PLAN_CACHE.integer() * _MEGABYTE
@@ -95,6 +96,8 @@ class CacheEntry:
         arrays += [x for _, sized in model.sized for x in sized.template.constants]
         nbytes = sum({id(x): x.nbytes for x in arrays}.values())
         if self.source.external is None or self._left < 0 or not 0 <= nbytes < room:
+            return None
+        if not object_cache.is_source_unchanged():
             return None
         with importing():
             # Imported here: a process that finds its plan writes none.
