@@ -8,14 +8,16 @@ from onnx import TensorProto, helper
 
 import cenote
 from cenote.codegen import jit
+from cenote.core.target import Target
 from cenote.core.types import TensorType
+from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering
 from cenote.ops.conv.algorithms import PROBLEMS
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from tests.contract.samples import compiled
 from tests.harness import lowerings_of, run_lowering
-from tests.targets import TARGETS
+from tests.targets import LARGE, SMALL, TARGETS, anywhere
 
 EVERY = {each.name: each for algorithms in PROBLEMS.values() for each in algorithms}
 
@@ -82,6 +84,40 @@ def test_only_what_serves_a_problem_is_offered(
     types = (TensorType.of(np.float32, (1, 32, 28, 28)), TensorType.known(np.ones(weights, np.float32)))
     op.infer(*types)
     assert [algorithm_of(each) for each in op.lowerings(types, TARGETS[0])] == wanted
+
+
+@pytest.mark.parametrize("target", [LARGE, anywhere("avx2"), SMALL], ids=lambda target: target.name)
+@pytest.mark.parametrize("channels", [3, 5, 6, 8, 12, 20, 24])
+@pytest.mark.parametrize("groups", [13, 55, 65])
+def test_groups_whose_number_has_no_fitting_divisor_are_not_all_joined(
+    groups: int, channels: int, target: Target
+) -> None:
+    """All of 55 groups were joined on 16 lanes, 55 times the products, where 56 groups joined in pairs."""
+
+    def least(groups: int) -> float:
+        weights = np.ones((groups * channels, channels, 3, 3), np.float32)
+        types = (TensorType.of(np.float32, (1, groups * channels, 14, 14)), TensorType.known(weights))
+        op = Conv(pads=((1, 1), (1, 1)), groups=groups)
+        op.infer(*types)
+        return min(float(each.seconds) for each in op.lowerings(types, target))
+
+    assert least(groups) < 2 * least(-(-groups // 16) * 16)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize(("groups", "channels"), [(3, 8), (5, 12), (5, 6)])
+def test_groups_in_a_last_vector_that_is_not_full(groups: int, channels: int, target: Target) -> None:
+    rng = np.random.default_rng(groups)
+    arrays = [
+        rng.standard_normal(shape, np.float32)
+        for shape in ((2, groups * channels, 9, 7), (groups * channels, channels, 3, 3), (groups * channels,))
+    ]
+    op = Conv(pads=((1, 1), (1, 1)), groups=groups, activation=Activation("sigmoid"))
+    (wanted,) = op.reference(*arrays)
+    found = lowerings_of(op, arrays, target, True)
+    for lowering in found:
+        (y,) = run_lowering(op, lowering, arrays, target)
+        np.testing.assert_allclose(y, wanted, atol=2e-6, err_msg=lowering.name)
 
 
 @pytest.mark.parametrize("weight", [np.inf, -np.inf, np.nan, 2e38])

@@ -42,13 +42,15 @@ CONSTANT = (
     ConvolutionAlgorithm(
         "grouped",
         depthwise.grouped,
-        "groups of 2 and 4 channels (all that fill a vector when infinities must stay in their group)",
+        "groups of 2 and 4 channels (all that fill a vector when infinities must stay in their group, or when the "
+        "number of groups has no divisor that fits)",
         "c t, each with a shuffle",
     ),
     ConvolutionAlgorithm(
         "direct_apart",
         direct.apart,
-        "groups that fill no whole vectors, of at least a vector's channels: each in blocks of its own",
+        "groups that fill no whole vectors, of at least a vector's channels or of a number without a divisor that "
+        "fits: each in blocks of its own",
         "c t, k rounded up to vectors; copies of what lies apart",
     ),
     ConvolutionAlgorithm(

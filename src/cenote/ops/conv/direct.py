@@ -65,7 +65,9 @@ def regions(problem: ConvProblem) -> Iterator[Lowering]:
 def apart(problem: ConvProblem) -> Iterator[Lowering]:
     """Yield the lowering of groups that fill no whole vectors, each in blocks of its own."""
     shape, lanes, target, fused = problem.shape, problem.lanes, problem.target, problem.fused
-    if not problem.joins or not (problem.local or shape.group_channels >= lanes):
+    if not problem.joins:
+        return
+    if not (problem.local or problem.joins_too_many or shape.group_channels >= lanes):
         return
     inside, outside = inputs_apart(shape, lanes, shape.halo), outputs_apart(shape, lanes)
     direct = DirectProblem(
