@@ -126,7 +126,8 @@ def sizes_of(one: Architecture, count: int, seed: int) -> list[Shape]:
     extents = rng.integers(one.sides[0], one.sides[1] + 1, (count, len(one.open_axes)))
     found = []
     for number, row in enumerate(extents):
-        shape = [BATCHES[number % len(BATCHES)], *one.shape[1:]]
+        batch = BATCHES[number % len(BATCHES)] if one.any_batch else one.shape[0]
+        shape = [batch, *one.shape[1:]]
         for axis, extent in zip(one.open_axes, row, strict=True):
             shape[axis] = -(-int(extent) // one.multiple) * one.multiple
         found.append(tuple(shape))

@@ -17,6 +17,7 @@ class Architecture:
 
     `shape`: of the input that is timed. `open_axes`: axes beside the batch that may have any extent from `sides`, as
     far as a multiple of `multiple`; no axes where the definition writes an extent into its weights or its graph.
+    `any_batch`: the batch is open too.
     """
 
     project: str
@@ -26,6 +27,7 @@ class Architecture:
     multiple: int = 1
     sides: tuple[int, int] = SIDES
     arguments: Arguments = ()
+    any_batch: bool = True
 
     @property
     def name(self) -> str:
@@ -36,7 +38,7 @@ class Architecture:
     def traced_at(self) -> tuple[int, ...]:
         """A shape with no two equal open extents, so that tracing at open sizes cannot confuse them."""
         extents = list(self.shape)
-        extents[0] = 2
+        extents[0] = 2 if self.any_batch else self.shape[0]
         for number, axis in enumerate(self.open_axes):
             step = -(-32 // self.multiple) * self.multiple
             extents[axis] = max(self.sides[0], extents[axis] - number * step)
@@ -165,8 +167,14 @@ def _volumes() -> Iterator[Architecture]:
 def _sequences() -> Iterator[Architecture]:
     """Sound, speech and series: convolutions of one dimension, recurrence, attention."""
     spectrum = (1, 64, 200)  # 2 s in steps of 10 ms
+    # Their masks are written down for the batch that they are exported with.
     yield from _each(
-        "pytorchcv", "jasper5x3 quartznet5x5_en_ls", shape=spectrum, open_axes=(2,), sides=(100, 300)
+        "pytorchcv",
+        "jasper5x3 quartznet5x5_en_ls",
+        shape=spectrum,
+        open_axes=(2,),
+        sides=(100, 300),
+        any_batch=False,
     )
     yield _one("own", "DeepSpeech2", (1, 1, 64, 200), (3,), 1, (80, 300))
     yield _one("own", "LstmTagger", (1, 128, 64), (1,), 1, (32, 200))

@@ -49,7 +49,8 @@ def write(module: nn.Module, shape: tuple[int, ...], path: Path, names: dict[int
 
 def open_axes(one: Architecture) -> dict[int, str]:
     """The open axes, with a name of each."""
-    return {0: "n", **{axis: "dhw"[axis - len(one.shape)] for axis in one.open_axes}}
+    batch = {0: "n"} if one.any_batch else {}
+    return {**batch, **{axis: "dhw"[axis - len(one.shape)] for axis in one.open_axes}}
 
 
 def export(one: Architecture, folder: Path) -> str:

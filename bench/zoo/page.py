@@ -59,13 +59,14 @@ def verdicts(known: Sequence[Found], rows: Sequence[Row]) -> Iterator[str]:
         ratios = [ratio for row in group if (ratio := row.ratio()) is not None]
         alone = geometric_mean(ratio_to(row, PEER) for row in group)
         mean = geometric_mean(ratios)
-        if mean is None or alone is None:
+        least = geometric_mean(row.ratio("fastest") for row in group)
+        if mean is None or alone is None or least is None:
             continue
         ahead = sum(ratio >= 1 for ratio in ratios)
         yield (
             f"- {threads} thread(s), {len(ratios)} networks: geometric mean over {PEER} **{alone:.3g}**, over the "
-            f"fastest peer **{mean:.3g}**; at 1.0 or better {ahead} ({ahead / len(ratios):.0%}), "
-            f"lowest {min(ratios):.3g}"
+            f"fastest peer **{mean:.3g}** ({least:.3g} of minima); at 1.0 or better {ahead} "
+            f"({ahead / len(ratios):.0%}), lowest {min(ratios):.3g}"
         )
 
 
