@@ -22,7 +22,7 @@ from pathlib import Path
 from unittest import mock
 
 import cenote
-from bundle.networks import SHAPES, names, network
+from bundle.networks import names, network, shapes
 from cenote.codegen import bundle, jit, worker
 from cenote.codegen.worker import KernelSource
 from cenote.compiler.constants import Constants
@@ -72,7 +72,6 @@ def noted(target: Target) -> Iterator[dict[str, KernelSource]]:
         mock.patch.dict(os.environ, CENOTE_CACHE="off"),
     ):
         found["cenote_call"] = driver.CALL_ON_ARRAYS
-        found["cenote_function"] = driver.FUNCTION_ON_ARRAYS
         yield found
     driver.driver_abi.cache_clear()
 
@@ -82,7 +81,7 @@ def kernels_of(name: str, content: bytes, target: Target) -> dict[str, KernelSou
     with noted(target) as found:
         # One thread: the kernels are nowhere, so nothing may run, not even a worker's end.
         model = cenote.load(content, threads=1)
-        for shape in SHAPES.get(name, ()):
+        for shape in shapes(name):
             model.plan_for({model.inputs[0].name: shape})
     return found
 

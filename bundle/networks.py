@@ -3,8 +3,9 @@
     python -m bundle.networks bench/.models/resnet50.onnx …      adds them to bundle/networks, or replaces them
 
 A kernel depends on the shapes of weights, not on their content, so a file keeps of each large tensor type and shape
-alone; `network` fills them again. Small ones and all integers stay: they may be shapes, bounds or exponents. (Of the
-benchmark networks vgg16_bn is left out: once folded it has the kernels of vgg16.)
+alone; `network` fills them again. Small ones and all integers stay: they may be shapes, bounds or exponents. Of the
+benchmark networks vgg16_bn is left out: once folded it has the kernels of vgg16. Of the zoo there are those that add
+most: chosen one after another by the share of kernels, summed over 59 networks, that each adds to what is there.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
     "text_recognition": tuple((batch, 3, 48, width) for batch in (1, 6) for width in (160, 320, 480, 800)),
     "fashion": ((1, 1, 28, 28), (16, 1, 28, 28)),
 }
+# Sizes for the zoo's networks (bench.zoo.export), which leave them open; some fix the batch.
+_ANY, _FIXED_BATCH = (1, 3, 224, 224), (2, 3, 224, 192)
+_OF_FIXED_BATCH = ("timm-mobilevit_xxs", "timm-mobilevitv2_050")
+
+
+def shapes(name: str) -> tuple[tuple[int, ...], ...]:
+    """The sizes for which a network is planned; none where it fixes them."""
+    of_zoo = (_FIXED_BATCH,) if name in _OF_FIXED_BATCH else (_ANY, _FIXED_BATCH) if "-" in name else ()
+    return SHAPES.get(name, of_zoo)
 
 
 def names() -> list[str]:
