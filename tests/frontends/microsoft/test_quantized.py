@@ -63,3 +63,35 @@ def test_means_of_bytes_have_no_floats_wherever_their_channels_are(last: int) ->
         mean = loaded("QLinearAveragePool", x, [S, Z, S, Z], {"kernel_shape": [1, 1], "channels_last": 1})
         assert not operators(mean) & {"dequantize_linear", "average_pool", "quantize_linear"}
         np.testing.assert_array_equal(np.asarray(mean(x)), x)
+
+
+EVERY = np.arange(256, dtype=np.uint8)
+HALF = np.float32(0.5)
+
+
+@pytest.mark.parametrize("zero", [0, 7, 128, 255])
+@pytest.mark.parametrize("kind", ["QLinearAdd", "QLinearMul"])
+def test_every_pair_of_bytes_is_right_also_halfway(kind: str, zero: int) -> None:
+    """Floats in registers are exact: scales are powers of two, and every other result lies between two numbers."""
+    x, other = np.meshgrid(EVERY, EVERY)
+    zeros = np.uint8(zero), np.uint8(121), np.uint8(99)
+    step = np.float32(1 if kind == "QLinearAdd" else 128)
+    model = loaded(kind, x, [HALF, zeros[0], other, HALF, zeros[1], step, zeros[2]], {})
+    a, b = x.astype(np.float64) - zero, other.astype(np.float64) - 121
+    real = (a + b) / 2 if kind == "QLinearAdd" else a * b / 4 / 128
+    assert (np.abs(real - np.trunc(real)) == 0.5).any()
+    np.testing.assert_array_equal(np.asarray(model(x)), np.clip(np.rint(real) + 99, 0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize("zero", [0, 7, 128])
+def test_a_mean_halfway_is_rounded_before_the_zero_point_is_added(zero: int) -> None:
+    """By the rule of QuantizeLinear, also where the zero point is odd; ONNX Runtime's operator adds it first there."""
+    x = np.stack(np.meshgrid(EVERY, EVERY), axis=-1).reshape(1, 1, 256, 512)
+    own = np.uint8(zero)
+    model = loaded(
+        "QLinearAveragePool", x, [HALF, own, HALF, own], {"kernel_shape": [1, 2], "strides": [1, 2]}
+    )
+    mean = (x.astype(np.float64).reshape(1, 1, 256, 256, 2) - zero).mean(axis=-1)
+    np.testing.assert_array_equal(
+        np.asarray(model(x)), np.clip(np.rint(mean) + zero, 0, 255).astype(np.uint8)
+    )
