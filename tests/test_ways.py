@@ -36,7 +36,7 @@ SHARED = (
     "ops/checks.py",
     "ops/runner.py",
     "kernels/driver/",
-    *(f"kernels/{name}.py" for name in ("base", "builtin", "launch", "cost_model", "lanes")),
+    *(f"kernels/{name}.py" for name in ("base", "builtin", "launch", "cost_model", "lanes", "row_lanes")),
 )
 ROOMS = ("frontends", "passes", "graph")  # rows of the table of a load that are folders
 
