@@ -47,7 +47,7 @@ def test_code_of_changed_source_files_is_not_stored(
     writer = cache.KernelWriter(target)
     writer.add("old", b"code")
     writer.finish()
-    with monkeypatch.context() as context, caplog.at_level("INFO"):
+    with monkeypatch.context() as context, caplog.at_level("INFO", cache.__name__):
         context.setattr(cache, "_STATE", "the state of the files before")
         writer.add("new", b"code")
         writer.finish()

@@ -183,8 +183,9 @@ assert set(seen) == {15.0}, seen
 """
 
 
-def test_a_callback_of_the_compilation_may_pool(tmp_path: object) -> None:
-    result = in_a_process(POOLS, CENOTE_CACHE=str(tmp_path))
+@pytest.mark.parametrize("cache", ["a folder", "off"])
+def test_a_callback_of_the_compilation_may_pool(cache: str, tmp_path: object) -> None:
+    result = in_a_process(POOLS, CENOTE_CACHE=str(tmp_path) if cache == "a folder" else cache)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -100,14 +100,15 @@ _objects: dict[tuple[str, Target], bytes] = {}  # some 10 KB each; plan files ta
 
 Progress = Callable[[int, int], None]  # kernels compiled, kernels to compile
 _watchers: list[Progress] = []
+_told: list[Progress] = []  # the one that is being called
 
 
 @contextmanager
 def watching(progress: Progress) -> Iterator[None]:
     """Call `progress(done, total)` whenever a kernel has been compiled, as long as this context lasts.
 
-    The thread that needs the kernels makes the call. `progress` may run models and functions itself; it must not wait
-    for other threads that do. An exception from it ends the compilation.
+    The thread that needs the kernels makes the call. `progress` may run models and functions itself, whose kernels it
+    is not told of; it must not wait for other threads that do. An exception from it ends the compilation.
     """
     _watchers.append(progress)
     try:
@@ -194,8 +195,7 @@ def _compile(
     def done(symbol: str, code: bytes) -> None:
         code_of[symbol] = code
         writer.add(symbol, code)
-        for watcher in list(_watchers):
-            watcher(min(total, sum(source.symbol in code_of for source in every)), total)
+        _tell(min(total, sum(source.symbol in code_of for source in every)), total)
 
     every = list(missing)
     try:
@@ -207,6 +207,16 @@ def _compile(
             done(source.symbol, code)
     finally:
         writer.finish()
+
+
+def _tell(count: int, total: int) -> None:
+    """Tell the watchers how many kernels have been compiled; the caller holds the lock."""
+    for watcher in () if _told else tuple(_watchers):
+        _told.append(watcher)
+        try:
+            watcher(count, total)
+        finally:
+            _told.remove(watcher)
 
 
 def _object_code(source: KernelSource, target: Target) -> bytes:
