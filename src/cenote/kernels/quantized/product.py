@@ -47,6 +47,21 @@ OPERANDS = ("a", "b", "offsets", "row_sums", "y")
 NUMBERS = split_words("columns depth a_row r_row y_row wide tiles narrow band bands wide_groups groups zero")
 
 
+def product_words(a: Scalar, y: np.dtype[Any], numbers: Sequence[str], outer: int) -> tuple[Parameter, ...]:
+    """Parameters of a product of bytes, in vectors or on tiles. `a`: what the kernel reads A as."""
+    return (
+        *pointers_to(a, "a"),
+        *pointers_to(I8, "b"),
+        *pointers_to(I32, "offsets", "zeros", "row_sums"),
+        *float_pointers(("scales", "bias")),
+        *pointers_to(Scalar.of(y), "y"),
+        *numbers_named(numbers),
+        Parameter("low", F32),
+        Parameter("high", F32),
+        *numbers_named(axis_names(outer, OPERANDS)),
+    )
+
+
 @dataclass(frozen=True)
 class QuantizedProductSpec(KernelSpec):
     """Kernel with `blocks` vectors of columns by `width` rows in registers; `mixed`, `outer` and `clip` as in
@@ -70,17 +85,7 @@ class QuantizedProductSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        return (
-            *pointers_to(I16 if self.dots == WIDE else U8, "a"),
-            *pointers_to(I8, "b"),
-            *pointers_to(I32, "offsets", "zeros", "row_sums"),
-            *float_pointers(("scales", "bias")),
-            *pointers_to(Scalar.of(self.y), "y"),
-            *numbers_named(NUMBERS),
-            Parameter("low", F32),
-            Parameter("high", F32),
-            *numbers_named(axis_names(self.outer, OPERANDS)),
-        )
+        return product_words(I16 if self.dots == WIDE else U8, self.y, NUMBERS, self.outer)
 
     def emit(self, target: Target) -> Kernel:
         kernel = self.kernel(target)

@@ -16,14 +16,14 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.dots import BYTES, FLIP
 from cenote.codegen.tiles import ROW, Tiles
-from cenote.codegen.values import F32, I8, I32, U8, Pointer, Scalar, Value
+from cenote.codegen.values import I32, U8, Pointer, Value
 from cenote.core.target import Target
-from cenote.kernels.base import KernelSpec, float_pointers, numbers_named, pointers_to
+from cenote.kernels.base import KernelSpec
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.quantized.product import OPERANDS, results_of
+from cenote.kernels.quantized.product import OPERANDS, product_words, results_of
 from cenote.kernels.quantized.tile_cut import ENTRY, FILTERS, NUMBERS
 from cenote.kernels.quantized.tile_loops import TileLoops
-from cenote.kernels.strided_axes import axis_names, axis_pointers
+from cenote.kernels.strided_axes import axis_pointers
 
 PRODUCT_NUMBERS = (*NUMBERS, "columns", "depth", "a_row", "r_row", "y_row")
 
@@ -44,17 +44,7 @@ class ProductQuantizedTilesSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        return (
-            *pointers_to(U8, "a"),
-            *pointers_to(I8, "b"),
-            *pointers_to(I32, "offsets", "zeros", "row_sums"),
-            *float_pointers(("scales", "bias")),
-            *pointers_to(Scalar.of(self.y), "y"),
-            *numbers_named(PRODUCT_NUMBERS),
-            Parameter("low", F32),
-            Parameter("high", F32),
-            *numbers_named(axis_names(self.outer, OPERANDS)),
-        )
+        return product_words(U8, self.y, PRODUCT_NUMBERS, self.outer)
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
