@@ -97,8 +97,6 @@ class CacheEntry:
         nbytes = sum({id(x): x.nbytes for x in arrays}.values())
         if self.source.external is None or self._left < 0 or not 0 <= nbytes < room:
             return None
-        if not object_cache.is_source_unchanged():
-            return None
         with importing():
             # Imported here: a process that finds its plan writes none.
             from cenote.plans.writer import write
@@ -111,6 +109,8 @@ class CacheEntry:
 
         def work(piece: Later) -> None:
             with place:
+                if not object_cache.is_source_unchanged():
+                    return
                 try:
                     with place.replacing(name) as file:
                         write(file, model, target, piece.check)
