@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 Arguments = tuple[tuple[str, object], ...]
 PICTURE = (1, 3, 224, 224)
@@ -45,9 +46,9 @@ class Architecture:
         return tuple(extents)
 
 
-def _each(project: str, names: str, **settings: object) -> Iterator[Architecture]:
+def _each(project: str, names: str, **settings: Any) -> Iterator[Architecture]:
     for name in names.split():
-        yield Architecture(project, name, **settings)  # type: ignore[arg-type]
+        yield Architecture(project, name, **settings)
 
 
 def _one(
