@@ -94,6 +94,21 @@ def test_swish(target: Target, bounds: tuple[float, float], limit: float) -> Non
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_gelu(target: Target) -> None:
+    x = dense(-30.0, 30.0)
+    x = x[np.abs(x) <= 30.0]
+    wide = x.astype(np.float64)
+    truth = wide * vectorized(exact.erfc)(wide * -(0.5**0.5)) / 2
+    error = np.abs(run(math.gelu, [x], target) - truth)
+    assert (error <= 1.1e-7 * np.abs(wide) + 1e-44)[x < 0].all()
+    assert (error <= 8e-6 * np.abs(truth) + 1e-44)[(x < 0) & (x > -4)].all()
+    assert (error <= 2.5e-7 * np.abs(truth) + 1e-44)[x >= 0].all()
+    special = np.array([0.0, 1e30, np.inf, -1e30, -np.inf, np.nan], np.float32)
+    wanted = np.array([0.0, 1e30, np.inf, 0.0, np.nan, np.nan], np.float32)
+    assert np.array_equal(run(math.gelu, [special], target), wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(("emit", "wanted", "bounds"), [
     (math.exp, np.exp, (-750.0, 715.0)), (math.log, np.log, (-1.0, 1.7e308)), (math.expm1, np.expm1, (-60.0, 715.0)),
 ], ids=["exp", "log", "expm1"])  # fmt: skip

@@ -292,6 +292,40 @@ def erf(kernel: Kernel, x: Value) -> Value:
     return kernel.select(t < 0.925, near, copy_sign(kernel, far, x))
 
 
+# log2 of the tail 1 - Phi(t) of the normal distribution, a polynomial in t, 0 <= t <= 5.75: error of the tail 3.4e-8
+_NORMAL_TAIL = (
+    -1.0,
+    -1.15110803,
+    -0.459177881,
+    -0.0525994673,
+    0.00721754367,
+    -0.000248434953,
+    -0.000148552353,
+    3.56315613e-05,
+    -3.57988074e-06,
+    1.41788988e-07,
+)
+# 2^r for |r| <= 1/2, 1 at 0: 9.2e-8
+_POWER_OF_TWO = (1.0, 0.693147004, 0.240222424, 0.0555073358, 0.00967151579, 0.00132647355)
+
+
+def gelu(kernel: Kernel, x: Value) -> Value:
+    """Compute x * Phi(x) with the normal distribution Phi (float32 only), in six tenths of the instructions of
+    0.5 x (1 + erf(0.7071 x)): for activations.
+
+    Phi(-|x|) is one power of two, without a second formula near 0, and Phi(|x|) is 1 less that. At most 2.5e-7 of the
+    result above 0; below, where 1 + erf cancels, 8e-6 of it as far as -4, and 1.1e-7 |x| everywhere.
+    """
+    form = _SINGLE
+    t = kernel.absolute(x)
+    power = polynomial(kernel, t, _NORMAL_TAIL)
+    shifted = power + (form.magic + form.bias)  # n + bias is the exponent field of the tail
+    r = power - (shifted - (form.magic + form.bias))
+    tail = polynomial(kernel, r, _POWER_OF_TWO) * (shifted.bits(form.bits) << form.mantissa).bits(x.type)
+    tail = kernel.select(t < 5.75, tail, kernel.constant(x.type, 0.0))  # of NaN the result is x
+    return x * kernel.select(x < 0.0, tail, 1.0 - tail)
+
+
 def exp2(kernel: Kernel, x: Value) -> Value:
     """Compute 2^x (float32 only): exact for whole numbers."""
     form = _SINGLE

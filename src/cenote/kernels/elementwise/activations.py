@@ -270,7 +270,7 @@ KINDS: dict[str, ElementwiseFormula] = {
     ),
     "mish": _activation(_mish, lambda x, a, b: x * np.tanh(_apply_softplus(x)), weight=60),
     "gelu": _activation(
-        lambda k, v, a, b: v * 0.5 * (math.erf(k, v * ROOT_HALF) + 1.0),
+        lambda k, v, a, b: math.gelu(k, v),
         lambda x, a, b: 0.5 * x * (1.0 + erf(x * ROOT_HALF)),
         "f",
         weight=25,
