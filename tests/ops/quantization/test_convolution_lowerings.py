@@ -53,6 +53,7 @@ class Case:
     bounds: tuple[int, int] | None = None
     extreme: bool = False
     width: int = 0  # of the picture, where it is not a square
+    steps: float = 1.0  # of y, as a multiple of what suits the sums
 
     def operator(self) -> QLinearConv:
         pads = ((self.pad, self.pad),) * 2
@@ -74,7 +75,7 @@ class Case:
         depth = self.c // self.groups * self.window**2
         scale = np.float32(0.03)
         w_scales = (random.random(self.k) * 0.02 + 0.001).astype(np.float32)
-        y_scale = np.float32(0.4 * np.sqrt(depth))
+        y_scale = np.float32(0.4 * np.sqrt(depth) * self.steps)
         bias = random.integers(-5000, 5000, self.k).astype(np.int32)
         zeros = (self.x(self.x_zero), self.w(self.w_zero), self.y(self.y_zero))
         x_zero, w_zero, y_zero = (np.array(each) for each in zeros)
@@ -127,6 +128,8 @@ CASES = [
     Case(1, 16, 1, 20, 1, width=7, x=np.int8, y=np.int8, y_zero=-128),
     Case(1, 512, 3, 16, 3, 1, 1, extreme=True),
     Case(1, 64, 4, 16, 1, x=np.int8, x_zero=-128, extreme=True),
+    Case(1, 16, 7, 24, 3, 1, 1, x_zero=128, y=np.int8, y_zero=127, bounds=(-100, 127), steps=1e-12),
+    Case(1, 16, 5, 40, 1, x_zero=128, y=np.int8, y_zero=-128, steps=1e-12),
 ]
 DEPTHWISE = [
     Case(1, 32, 9, 32, 3, 1, 1, groups=32),
@@ -141,6 +144,7 @@ DEPTHWISE = [
     Case(2, 20, 9, 20, 4, 1, 2, groups=20),
     Case(1, 20, 3, 20, 3, groups=20),
     Case(1, 20, 2, 20, 3, 1, 1, groups=20),
+    Case(1, 16, 7, 16, 3, 1, 1, groups=16, x_zero=128, y=np.int8, y_zero=127, bounds=(-99, 127), steps=1e-12),
 ]
 
 # Filters in parts, bands of several steps and a shorter last one, images that share a step.

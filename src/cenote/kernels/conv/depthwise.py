@@ -226,12 +226,12 @@ class DepthwiseSpec(KernelSpec):
             self._window(k, x, weights, block, begin, k.select(end < rows, end, rows), lanes)
             for accumulator, part in zip(accumulators, block, strict=True):
                 accumulator.value = accumulator.value + part.value
-        for index, value in enumerate(self._finished(k, [each.value for each in accumulators], filters)):
-            y.store(value, index * (self.spread * lanes))
+        self._finish(k, [each.value for each in accumulators], filters, y)
 
-    def _finished(self, k: Kernel, sums: list[Value], filters: Filters) -> list[Value]:
-        """The elements of y for sums."""
-        return activated(k, self.activation, sums)
+    def _finish(self, k: Kernel, sums: list[Value], filters: Filters, y: Pointer) -> None:
+        """Store the elements of y for sums of neighbouring pixels, the first of which is at `y`."""
+        for index, value in enumerate(activated(k, self.activation, sums)):
+            y.store(value, index * (self.spread * value.lanes))
 
     def _window(
         self,

@@ -25,8 +25,8 @@ from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.conv.direct import TABLE, ConvDirectSpec, DirectEmitter, Pixel, PixelWalk, TapChunk
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.quantized.packed_bytes import packs, store_packed
-from cenote.kernels.quantized.residual import RESIDUAL_WORDS, ROUNDING, with_residual
+from cenote.kernels.quantized.requantize import store_requantized
+from cenote.kernels.quantized.residual import RESIDUAL_WORDS, with_residual
 from cenote.kernels.quantized.widened import COPY_NUMBERS, copy_pixels
 
 _COUNTS = (
@@ -103,22 +103,6 @@ class ConvQuantizedSpec(KernelSpec):
         kernel.moves_addresses = True
         _Emitter(self, kernel, target.lanes()).run()
         return kernel
-
-
-def requantized(k: Kernel, scaled: Value, element: Scalar) -> Value:
-    """Return elements of y from numbers at its scale.
-
-    Bounds are whole numbers, so that bounded numbers round to what rounded ones are bounded to. Adding `ROUNDING`
-    leaves no bits of a fraction: the sum is rounded to a whole number, halves to even, which its lowest bits hold.
-    """
-    whole = (within_bounds(k, scaled) + ROUNDING).bits(I32)
-    return (whole + k.splat(k.number("zero").to(I32), scaled.lanes)).to(element)
-
-
-def within_bounds(k: Kernel, scaled: Value) -> Value:
-    """Return numbers at the scale of y, bounded."""
-    low, high = (k.splat(k.number(name), scaled.lanes) for name in ("low", "high"))
-    return k.min_drop_nan(k.max_drop_nan(scaled, low), high)
 
 
 class _Emitter(DirectEmitter):
@@ -226,30 +210,28 @@ class _Emitter(DirectEmitter):
                     accumulator.value = self.dots.added(accumulator.value, spread, vector)
 
     def finish(self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel]) -> None:
-        block = self.k.number("y_block")
-        for o in range(self.spec.blocks):
-            result, place = self.result(o), block * o
+        block, spec = self.k.number("y_block"), self.quantized
+        for o in range(spec.blocks):
+            result = self.result(o)
             values = [result(row[o].value, pixel) for pixel, row in zip(pixels, accumulators, strict=True)]
-            if self.packs:
-                store_packed(self.k, values, self.y + pixels[0].y + place)
+            places = [self.y + pixel.y + block * o for pixel in pixels]
+            if spec.y.itemsize == 1:
+                store_requantized(self.k, values, places, spec.flat_y)
                 continue
-            for pixel, value in zip(pixels, values, strict=True):
-                (self.y + pixel.y + place).store(value)
-
-    @property
-    def packs(self) -> bool:
-        """Whether bytes of neighbouring pixels are packed before they are stored."""
-        spec = self.quantized
-        return spec.flat_y and spec.y.itemsize == 1 and packs(self.k)
+            for place, value in zip(places, values, strict=True):
+                place.store(value)
 
     def result(self, block: int) -> Callable[[Value, Pixel], Value]:
-        """Return what makes elements of y of the sums of a block at a pixel."""
+        """Return what makes elements of y of the sums of a block at a pixel; numbers at the scale of y where these are
+        bytes."""
         k, lanes, spec = self.k, self.lanes, self.quantized
         if spec.y == np.int32:
             return lambda total, _: total
         scales = (k.pointer("scales") + self.filters).load(block * lanes, lanes)
+        if spec.residual:
+            return lambda total, pixel: with_residual(k, total.to(F32) * scales, self.residual(pixel, block))
         if spec.y != np.float32:
-            return lambda total, pixel: self.bytes_of(total.to(F32) * scales, pixel, block)
+            return lambda total, _: total.to(F32) * scales
         added = (k.pointer("added") + self.filters).load(block * lanes, lanes) if spec.added else None
 
         def floats(total: Value, _: Pixel) -> Value:
@@ -257,14 +239,6 @@ class _Emitter(DirectEmitter):
             return spec.activation.emit(k, scaled if added is None else scaled + added)
 
         return floats
-
-    def bytes_of(self, scaled: Value, pixel: Pixel, block: int) -> Value:
-        """Return elements of y; where they are packed, the bounded numbers that they are made of."""
-        if self.quantized.residual:
-            scaled = with_residual(self.k, scaled, self.residual(pixel, block))
-        if self.packs:
-            return within_bounds(self.k, scaled)
-        return requantized(self.k, scaled, self.y.element)
 
     def residual(self, pixel: Pixel, block: int) -> Value:
         """Load what is added to a block's results at a pixel."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, Scalar, Value
+from cenote.codegen.values import F32, Pointer, Scalar, Value
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import Target
 from cenote.core.types import Array
@@ -21,7 +21,8 @@ from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.conv.depthwise import DepthwiseSpec, Filters, Groups
 from cenote.kernels.conv.depthwise_calls import depthwise_calls, in_blocks
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.quantized.conv import Levels, requantized
+from cenote.kernels.quantized.conv import Levels
+from cenote.kernels.quantized.requantize import store_requantized
 
 LARGEST_SUM = 1 << 24
 UINT8 = np.dtype(np.uint8)
@@ -46,9 +47,11 @@ class DepthwiseQuantizedSpec(DepthwiseSpec):
         )
         return (*own, *bounds)
 
-    def _finished(self, k: Kernel, sums: list[Value], filters: Filters) -> list[Value]:
-        scales = k.pointer("scales").load(filters.first, sums[0].lanes)
-        return [requantized(k, total * scales, Scalar.of(self.y)) for total in sums]
+    def _finish(self, k: Kernel, sums: list[Value], filters: Filters, y: Pointer) -> None:
+        lanes = sums[0].lanes
+        scales, step = k.pointer("scales").load(filters.first, lanes), self.spread * lanes
+        places = [y + index * step for index in range(len(sums))]
+        store_requantized(k, [total.to(F32) * scales for total in sums], places, self.spread == 1)
 
 
 def quantized_depthwise_calls(

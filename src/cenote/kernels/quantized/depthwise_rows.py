@@ -17,13 +17,12 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.dots import BYTES, Dots
-from cenote.codegen.values import F32, I32, I64, U8, Pointer, Scalar, Value
+from cenote.codegen.values import I32, I64, U8, Pointer, Value
 from cenote.codegen.variables import Variable
 from cenote.core.target import PAIRS
 from cenote.core.types import Array
 from cenote.kernels.base import Call, KernelSpec
-from cenote.kernels.conv.depthwise import DepthwiseSpec, Filters
-from cenote.kernels.quantized.conv import requantized
+from cenote.kernels.conv.depthwise import DepthwiseSpec
 from cenote.kernels.quantized.depthwise import DepthwiseQuantizedSpec
 
 # Shuffles of 32-bit numbers, and of bytes in each 16, by lanes. Their orders are read from memory: LLVM makes five
@@ -44,10 +43,6 @@ class DepthwiseRowsSpec(DepthwiseQuantizedSpec):
             replace(word, type=I32) if word.name in ("weights", "bias") else word for word in super().words
         )
         return (*own, Parameter("orders", I32, pointer=True))
-
-    def _finished(self, k: Kernel, sums: list[Value], filters: Filters) -> list[Value]:
-        scales = k.pointer("scales").load(filters.first, sums[0].lanes)
-        return [requantized(k, total.to(F32) * scales, Scalar.of(self.y)) for total in sums]
 
     def _window(
         self,

@@ -38,7 +38,7 @@ from cenote.kernels.base import KernelSpec, float_pointers, numbers_named, point
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.product.panels import group_columns
 from cenote.kernels.product.tiles import row_tiles
-from cenote.kernels.quantized.conv import requantized
+from cenote.kernels.quantized.requantize import requantized
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 UNROLL = 4  # fours of the depth at a time

@@ -22,7 +22,7 @@ from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.quantized.conv import requantized
+from cenote.kernels.quantized.requantize import requantized
 from cenote.kernels.quantized.residual import RESIDUAL_WORDS, with_residual
 from cenote.kernels.quantized.tile_cut import ENTRY, FILTERS, NUMBERS, SIDE
 from cenote.kernels.quantized.tile_loops import TileLoops

@@ -341,7 +341,7 @@ class WinogradEmitter:
 
     def finish_row(self, i: Value, f: Filtering, rows: Sequence[Sequence[Value]]) -> None:
         """Finish row i of the tile's part of y, from one row of the square; from two where their maxima are taken."""
-        k, spec, lanes = self.k, self.spec, self.lanes
+        k, spec = self.k, self.spec
         results: list[list[Value]] = []
         # Activations that never decrease may be applied after the maximum, where there are fewer values.
         late = not spec.pool or spec.activation.never_decreases
@@ -351,9 +351,12 @@ class WinogradEmitter:
                 values = self.finish(values, i)
             results.append(list(map(k.maximum, values[::2], values[1::2])) if spec.pool else values)
         final = list(map(k.maximum, *results)) if spec.pool else results[0]
-        row = self.y + k.number("y_h") * i
-        for j, value in enumerate(self.finish(final, i) if late else final):
-            row.store(value, j * lanes)
+        self.store_row(self.y + k.number("y_h") * i, self.finish(final, i) if late else final)
+
+    def store_row(self, row: Pointer, values: Sequence[Value]) -> None:
+        """Store values of neighbouring pixels, as `finish` returns them."""
+        for j, value in enumerate(values):
+            row.store(value, j * self.lanes)
 
     def finish(self, values: Sequence[Value], i: Value) -> list[Value]:
         k, spec = self.k, self.spec

@@ -27,7 +27,7 @@ from cenote.codegen.dots import Dots
 from cenote.codegen.values import F32, I16, I32, U8, Pointer, Scalar, Value
 from cenote.core.target import PAIRS, Target
 from cenote.kernels.base import numbers_named, pointers_to
-from cenote.kernels.quantized.conv import requantized
+from cenote.kernels.quantized.requantize import store_requantized
 from cenote.kernels.quantized.residual import RESIDUAL_WORDS, with_residual
 from cenote.kernels.winograd.kernel import NUMBERS, Pixels, WinogradEmitter, WinogradSpec
 from cenote.kernels.winograd.products import Products
@@ -136,7 +136,11 @@ class _Emitter(WinogradEmitter):
             row = self.r + self.k.number("r_h") * i
             added = [row.load(j * self.lanes, self.lanes) for j in range(len(scaled))]
             scaled = [with_residual(self.k, own, other) for own, other in zip(scaled, added, strict=True)]
-        return [requantized(self.k, value, self.y.element) for value in scaled]
+        return scaled
+
+    def store_row(self, row: Pointer, values: Sequence[Value]) -> None:
+        places = [row + j * self.lanes for j in range(len(values))]
+        store_requantized(self.k, values, places, adjacent=True)
 
 
 def undone(vertical: Filtering, horizontal: Filtering) -> tuple[int, int]:
