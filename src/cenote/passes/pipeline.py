@@ -30,6 +30,7 @@ from cenote.passes.fuse import Rewriter, fuse, fuse_gates
 from cenote.passes.global_pools import recognize_global_pools, recognize_quantized_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
+from cenote.passes.overwrites import recognize_overwrites
 from cenote.passes.precision.bfloat import compute_in_bfloat
 from cenote.passes.precision.parts import multiply_on_tiles
 from cenote.passes.precision.widen import widen
@@ -74,6 +75,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         remove_identities,
         lambda graph: add_residuals(graph, target),
         say_groups,
+        recognize_overwrites,
         write_out_einsums,
         sink_transposes,
         read_channels_last,
