@@ -109,3 +109,19 @@ def tiles_per_block(tiles: int, split: bool, least: int, most: int) -> int:
     if 4 < blocks < 32:
         blocks = -(-blocks // 4) * 4
     return -(-tiles // blocks)
+
+
+def planes_per_block(planes: int, most: int, taps: int, tiles: int) -> int:
+    """Number of planes of a volume's result that go through a Winograd convolution's phases together, with eight tiles
+    of each, or all where a plane has fewer.
+
+    `most`: tiles of V in all; `taps` across planes: so many planes less one are transformed beside those of the block.
+    """
+    wanted = max(1, most // min(8, tiles) - (taps - 1))
+    return -(-planes // -(-planes // wanted))
+
+
+def tiles_per_plane(tiles: int, seen: int, most: int) -> int:
+    """Number of tiles of a plane that go through the phases together, where `seen` planes of x are transformed."""
+    blocks = -(-tiles // max(1, most // seen))
+    return -(-tiles // blocks)

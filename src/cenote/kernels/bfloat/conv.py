@@ -21,6 +21,7 @@ from cenote.kernels.conv.depthwise import DepthwiseSpec
 from cenote.kernels.conv.direct import ConvDirectSpec, DirectEmitter
 from cenote.kernels.partial_sums import PartialSum
 from cenote.kernels.winograd.kernel import WinogradSpec
+from cenote.kernels.winograd.volume import WinogradVolumeSpec
 
 LAST_PAIR = "last_pair"  # mask of a ragged tap's last pair: of one channel, or of both
 
@@ -31,11 +32,20 @@ class WinogradBfloatSpec(BfloatMemorySpec, WinogradSpec):
 
 
 @dataclass(frozen=True)
+class WinogradVolumeBfloatSpec(BfloatMemorySpec, WinogradVolumeSpec):
+    """The same of volumes."""
+
+
+@dataclass(frozen=True)
 class DepthwiseBfloatSpec(BfloatMemorySpec, DepthwiseSpec):
     """Depthwise convolution in float32 on tensors of bfloat16."""
 
 
-CLASSES: Classes = {WinogradSpec: WinogradBfloatSpec, DepthwiseSpec: DepthwiseBfloatSpec}
+CLASSES: Classes = {
+    WinogradSpec: WinogradBfloatSpec,
+    WinogradVolumeSpec: WinogradVolumeBfloatSpec,
+    DepthwiseSpec: DepthwiseBfloatSpec,
+}
 
 
 @dataclass(frozen=True)

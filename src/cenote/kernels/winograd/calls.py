@@ -49,6 +49,8 @@ class WinogradTiling:
     target: Target
     pool: bool = False
 
+    kind = WinogradSpec
+
     @property
     def vertical(self) -> Filtering:
         return filtering(self.mv, self.shape.window[-2])
@@ -187,11 +189,11 @@ class WinogradTiling:
     def seconds(self) -> float:
         """Estimated time: products at their share of peak or at the memory's speed for the weights, and the
         transforms. Products that no two threads can share count for more."""
-        lanes, products = self.lanes, self.product_operations
-        weights = 4 * self.products * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
+        products = self.product_operations
+        weights = 4 * self.products * self.panel * self.groups
         passes = 1 if self.split or weights <= self.target.l3_bytes // 2 else maximum(1, self.blocks)
-        blocks = self.channel_blocks + self.filter_blocks
-        transforms = peak_seconds(2 * self.transform_operations(blocks), self.target, 0.5)
+        operations = self.transform_operations(self.channel_blocks, self.filter_blocks)
+        transforms = peak_seconds(2 * operations, self.target, 0.5)
         multiplying = peak_seconds(products, self.target, self.efficiency)
         if self.split and self.groups == 1:
             multiplying *= _ALONE
@@ -202,21 +204,26 @@ class WinogradTiling:
         """Multiply-adds of the products, padding lanes included, each counted as 2 operations."""
         lanes = self.lanes
         per_tile = 2 * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
-        return per_tile * self._tile_products()
+        return per_tile * self.products_of(self.ends, self.tiles)
 
-    def transform_operations(self, blocks: int) -> int:
-        """Approximate operations of the transforms of so many blocks of channels and filters: 5 vector instructions
+    @property
+    def panel(self) -> int:
+        """Number of the weights of one product and one group of filters."""
+        return self.channel_blocks * self.lanes * self.group_blocks * self.lanes
+
+    def transform_operations(self, inputs: int, outputs: int) -> int:
+        """Approximate operations of the transforms of so many blocks of channels and of filters: 5 vector instructions
         per product."""
-        return 5 * self.products * blocks * self.tiles * self.lanes
+        return 5 * self.products * (inputs + outputs) * self.tiles * self.lanes
 
-    def _tile_products(self) -> int:
+    def products_of(self, ends: tuple[int, int, int], tiles: int) -> int:
         """Products times the tiles that have them."""
-        columns, inner, rows = self.ends
+        columns, inner, rows = ends
         last_v, last_h = plain(self.last_v), plain(self.last_h)
         down = shortened(self.vertical, last_v).a if last_v else 0
         across = shortened(self.horizontal, last_h).a if last_h else 0
         tall, wide = self.vertical.a, self.horizontal.a
-        corners = self.tiles - rows
+        corners = tiles - rows
         return (
             columns * tall * across
             + (inner - columns) * tall * wide
@@ -258,6 +265,11 @@ class WinogradTiling:
         specs = [self._spec(phase, activation, residual is not None) for phase in self.phases]
         return self.launched(specs, {"u": u, "bias": offsets}, {}, x, y, residual, v)
 
+    def steps(self, view: View) -> dict[str, int]:
+        """Steps, in elements, from image to image, block to block, row to row (0 where there is one row)."""
+        strides = view.strides
+        return {"n": strides[0], "block": strides[1], "h": strides[-2] if len(strides) > 3 else 0}
+
     def launched(
         self,
         specs: Sequence[WinogradSpec],
@@ -272,10 +284,10 @@ class WinogradTiling:
         alone."""
         if not self.tiles:
             return []
-        steps = {"x": _steps(x), "y": _steps(y), "r": _steps(residual or y)}
+        steps = {"x": self.steps(x), "y": self.steps(y), "r": self.steps(residual or y)}
         pads = self.shape.pads
         row = self.lanes
-        above = pads[-2][0] * steps["x"][2] if len(pads) > 1 else 0
+        above = pads[-2][0] * steps["x"]["h"] if len(pads) > 1 else 0
         source = x.at(-(above + pads[-1][0] * row))
         pointers: dict[str, Argument] = {**constants, "x": source, "residual": residual, "y": y, "v": v}
         return [self._call(spec, pointers, further, steps) for spec in specs]
@@ -288,7 +300,7 @@ class WinogradTiling:
     def _spec(self, phase: str, activation: Activation, residual: bool) -> WinogradSpec:
         rows = self.shape.window
         is_input = phase == "input"
-        return WinogradSpec(
+        return self.kind(
             phase,
             self.mv,
             rows[-2],
@@ -306,18 +318,19 @@ class WinogradTiling:
         spec: WinogradSpec,
         pointers: dict[str, Argument],
         further: dict[str, Argument],
-        steps: dict[str, tuple[int, int, int]],
+        steps: dict[str, dict[str, int]],
     ) -> Call:
         phase, is_input = spec.phase, spec.phase == "input"
         numbers = self.numbers(phase)
-        for side, (n, block, h) in steps.items():
-            numbers |= {f"{side}_n": n, f"{side}_block": block, f"{side}_h": h}
+        for side, along in steps.items():
+            numbers |= {f"{side}_{axis}": step for axis, step in along.items()}
         scratch = numbers["table_bytes"] + numbers["temporary_bytes"] + numbers["v_bytes"]
         scratch += 0 if is_input else numbers["bundle"] * numbers["m_group"] * 4
         items = self.blocks * numbers["group_parts"]
-        transformed = {"input": self.channel_blocks, "product": self.filter_blocks}
-        blocks = transformed.get(phase, self.channel_blocks + self.filter_blocks)
-        executed = self.transform_operations(blocks) + (0 if is_input else self.product_operations)
+        executed = self.transform_operations(
+            0 if phase == "product" else self.channel_blocks, 0 if is_input else self.filter_blocks
+        )
+        executed += 0 if is_input else self.product_operations
         used = {name: place if name in _USED[phase] else None for name, place in pointers.items()}
         own = {word.name: further[word.name] for word in spec.words if word.name in further}
         return Call.named(spec, {**used, **numbers, **own}, items, scratch=scratch, operations=executed)
@@ -351,7 +364,7 @@ class WinogradTiling:
             "v_item": self.v_elements,
             "m_xi": self.m_xi,
             "m_group": self.m_elements,
-            "u_xi": self.channel_blocks * self.lanes * self.group_blocks * self.lanes,
+            "u_xi": self.panel,
             "table_bytes": -(-self.block * TABLE * 8 // 64) * 64,
             "temporary_bytes": -(-(self.products + 1) * self.lanes * 4 // 64) * 64,
             "v_bytes": -(-v_bytes // 64) * 64,
@@ -371,9 +384,3 @@ class WinogradTiling:
         wanted = max(1, -(-16 // plain(self.blocks)))
         least = max(1, 64 // plain(self.block)) if is_input else 1
         return min(pieces, max(least, pieces // wanted))
-
-
-def _steps(view: View) -> tuple[int, int, int]:
-    """Steps from image to image, block to block, row to row (0 where there is one row)."""
-    strides = view.strides
-    return strides[0], strides[1], strides[-2] if len(strides) > 3 else 0

@@ -114,6 +114,15 @@ class _Tiles:
     across: Value
 
 
+@dataclass(frozen=True)
+class MapOfResults:
+    """Addresses of a map's products and of its parts of y and of the residual."""
+
+    m: Pointer
+    y: Pointer
+    r: Pointer
+
+
 class Pixels:
     """Place of a tile's elements: one address, or several whose elements are worked on together."""
 
@@ -142,10 +151,7 @@ class WinogradEmitter:
         parts = k.number("group_parts")
         for item in k.range(k.begin, k.end):
             block, part = item // parts, item % parts
-            first = block * k.number("block")
-            self.count = k.min_drop_nan(k.number("block"), k.number("tiles") - first)
-            self.sort(first)
-            self.locate(first)
+            self.enter(block)
             v = self.v if spec.phase == "fused" else self.v + block * k.number("v_item")
             if spec.phase == "input":
                 share = k.number("group_share")
@@ -160,6 +166,14 @@ class WinogradEmitter:
                 self.products().emit(v, self.m, first_group, last_group)
                 for group in k.range(first_group, last_group):
                     self.output(group, self.m + (group - first_group) * k.number("m_group"))
+
+    def enter(self, block: Value) -> None:
+        """Emit what is done first in a block: find its tiles."""
+        k = self.k
+        first = block * k.number("block")
+        self.count = k.min_drop_nan(k.number("block"), k.number("tiles") - first)
+        self.sort(first)
+        self.locate(first)
 
     def products(self) -> Products:
         """Return the emitter of the products of a block of tiles."""
@@ -243,11 +257,15 @@ class WinogradEmitter:
         self.x_rows = [k.number("x_h") * i for i in range(self.spec.vertical.a)]
         self.v_columns = [k.number("v_xi") * j for j in range(self.spec.horizontal.a)]
         for block in k.range(begin, end):
-            source, v_block = self.source(block), v + block * k.number("v_block")
-            for _, tiles in self.kinds():
-                for index in k.range(tiles.begin, tiles.end):
-                    x = source + self.table.load(index * TABLE)
-                    self.input_tile(x, v_block + index * lanes, tiles.down, tiles.across)
+            for source, to in self.inputs(self.source(block), v + block * k.number("v_block")):
+                for _, tiles in self.kinds():
+                    for index in k.range(tiles.begin, tiles.end):
+                        x = source + self.table.load(index * TABLE)
+                        self.input_tile(x, to + index * lanes, tiles.down, tiles.across)
+
+    def inputs(self, source: Pixels, v: Pointer) -> Iterator[tuple[Pixels, Pointer]]:
+        """Emit a loop over the maps of a block of channels; yield each one's places in x and in V."""
+        yield source, v
 
     def source(self, block: Value) -> Pixels:
         """Return where the block's channels begin in x."""
@@ -311,18 +329,23 @@ class WinogradEmitter:
         self.m_rows = [k.number("m_xi") * (i * spec.horizontal.a) for i in range(spec.vertical.a)]
         left = k.number("filter_blocks") - group * spec.blocks
         blocks = k.min_drop_nan(k.integer(spec.blocks), left)
-        for _, tiles in self.kinds():
-            for index in k.range(tiles.begin, tiles.end):
-                for o in k.range(0, blocks):
-                    block = group * spec.blocks + o
-                    m = products + (index * (spec.blocks * lanes) + o * lanes)
-                    self.output_tile(m, index, block, tiles.down, tiles.across)
+        for places in self.outputs(products):
+            for _, tiles in self.kinds():
+                for index in k.range(tiles.begin, tiles.end):
+                    for o in k.range(0, blocks):
+                        block = group * spec.blocks + o
+                        m = places.m + (index * (spec.blocks * lanes) + o * lanes)
+                        self.y = places.y + (self.table.load(index * TABLE + 1) + block * k.number("y_block"))
+                        self.r = places.r + (self.table.load(index * TABLE + 2) + block * k.number("r_block"))
+                        self.output_tile(m, block, tiles.down, tiles.across)
 
-    def output_tile(self, m: Pointer, index: Value, block: Value, down: Value, across: Value) -> None:
+    def outputs(self, m: Pointer) -> Iterator[MapOfResults]:
+        """Emit a loop over the maps of results."""
+        yield MapOfResults(m, self.k.pointer("y"), self.k.pointer("residual"))
+
+    def output_tile(self, m: Pointer, block: Value, down: Value, across: Value) -> None:
         k, lanes, spec = self.k, self.lanes, self.spec
         full_v, full_h = spec.vertical, spec.horizontal
-        self.y = k.pointer("y") + (self.table.load(index * TABLE + 1) + block * k.number("y_block"))
-        self.r = k.pointer("residual") + (self.table.load(index * TABLE + 2) + block * k.number("r_block"))
         self.bias = k.pointer("bias").load(block * lanes, lanes)
         columns = across + (full_h.r - 1)
         if full_v.is_trivial:

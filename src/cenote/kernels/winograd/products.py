@@ -42,6 +42,18 @@ def widths(blocks: int, registers: int) -> range:
     return range(min(most, -(-8 // blocks)), most + 1)
 
 
+Runs = tuple[tuple[Value, Value], tuple[Value, Value]]
+"""The longer runs of tiles and the shorter ones: number of runs, tiles in one."""
+
+
+@dataclass(frozen=True)
+class PartOfSum:
+    """Sums of another number of `blocks` than the channels have; `asks`: whether they prefetch the next weights."""
+
+    blocks: Value
+    asks: Value
+
+
 @dataclass(frozen=True)
 class Products:
     """Emitter of the products. `blocks`: filter vectors of a group; `ends`: the ends of the kinds of tiles in the
@@ -84,7 +96,11 @@ class Products:
                     index * k.number("m_group") + xi * k.number("m_xi") + start * (self.blocks * self.lanes)
                 )
                 ahead = k.select((index + 1) < groups, to_next_group, to_next_product)
-                self.run_of_tiles(source, to, weights, ahead, (longer, least + 1), (runs - longer, least))
+                self.maps(source, to, weights, ahead, ((longer, least + 1), (runs - longer, least)))
+
+    def maps(self, v: Pointer, m: Pointer, weights: Pointer, ahead: Value, runs: Runs) -> None:
+        """Emit the products of one group, map by map where a block of tiles has several."""
+        self.run_of_tiles(v, m, weights, ahead, runs)
 
     def run_of_tiles(
         self,
@@ -92,11 +108,13 @@ class Products:
         m: Pointer,
         weights: Pointer,
         ahead: Value,
-        longer: tuple[Value, Value],
-        shorter: tuple[Value, Value],
+        runs: Runs,
+        terms: PartOfSum | None = None,
     ) -> None:
-        """Emit the products of one group: first the runs of more tiles. Each pair is (number of runs, tiles in one)."""
+        """Emit the products of one group: first the runs of more tiles. `terms`: the blocks that are summed up; None:
+        all channels' blocks."""
         k, lanes = self.k, self.lanes
+        longer, shorter = runs
         asked = k.cursor(weights.offset_unchecked(ahead))
         done = longer[0] * longer[1]
         for turn in k.range(0, 2):
@@ -110,7 +128,9 @@ class Products:
                         tile = first + run * width
                         to = m + tile * (self.blocks * lanes)
                         asks = (run + k.select(is_first, k.integer(0), longer[0])) < AHEAD
-                        self.product(v + tile * lanes, to, weights, width, asked, asks)
+                        if terms is not None:
+                            asks = asks & terms.asks
+                        self.product(v + tile * lanes, to, weights, width, asked, asks, terms)
 
     def involved(self, xi: Value) -> tuple[Value, Value]:
         """Range of the tiles that have the product xi: short ones lack some points."""
@@ -127,7 +147,14 @@ class Products:
         return index.equals(full.a - 1) | (index < outputs + (full.r - 2))
 
     def product(
-        self, v: Pointer, m: Pointer, weights: Pointer, width: int, asked: Cursor, asks: Value
+        self,
+        v: Pointer,
+        m: Pointer,
+        weights: Pointer,
+        width: int,
+        asked: Cursor,
+        asks: Value,
+        terms: PartOfSum | None,
     ) -> None:
         """Emit the sums of `width` tiles by the group's filter vectors; where `asks` is true, prefetch the lines from
         `asked` on. A chain of additions has at most FAST_TERMS channels; chains are added to one another.
@@ -143,7 +170,8 @@ class Products:
         source, factors = k.cursor(v), k.cursor(weights)
         step = k.select(asks, k.integer(unroll * row // AHEAD), k.integer(0))
         to_next_block = k.number("v_block") - lanes
-        channel_blocks, most = k.number("channel_blocks"), self.chain
+        channel_blocks = k.number("channel_blocks") if terms is None else terms.blocks
+        most = self.chain
         for first in k.range(0, channel_blocks, most):
             for total, _ in places:
                 total.value = zero

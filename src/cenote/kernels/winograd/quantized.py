@@ -123,9 +123,9 @@ class _Emitter(WinogradEmitter):
     def of_words(self, value: Value) -> Value:
         return self.dots.recast(value, I16, 2 * self.lanes)
 
-    def output_tile(self, m: Pointer, index: Value, block: Value, down: Value, across: Value) -> None:
+    def output_tile(self, m: Pointer, block: Value, down: Value, across: Value) -> None:
         self.scales = self.k.pointer("scales").load(block * self.lanes, self.lanes)
-        super().output_tile(m, index, block, down, across)
+        super().output_tile(m, block, down, across)
 
     def finish(self, values: Sequence[Value], i: Value) -> list[Value]:
         spec = self.spec

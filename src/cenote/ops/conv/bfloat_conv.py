@@ -257,6 +257,7 @@ _ON_MEMORY = (
     "1x7",
     "ragged",
     "7x7 map",
+    "3-D, many channels",
     "pool",
     "depthwise",
     "depthwise, stride 2",

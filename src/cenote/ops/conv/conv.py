@@ -279,6 +279,7 @@ def _samples() -> Iterator[Sample]:
     yield _sample("stride 3, window 2", Conv((3, 3)), (1, 9, 11, 10), 8, (2, 2))
     yield from _dilated_samples()
     yield from _samples_on_tiles()
+    yield from _volume_samples()
     yield _sample("asymmetric pads", Conv(pads=((0, 2), (3, 1))), (1, 8, 5, 6), 24, (3, 4))
     yield _sample("same upper", Conv((2, 2), auto_pad="SAME_UPPER"), (1, 8, 9, 8), 16, (3, 3))
     yield _sample("same lower", Conv((2, 2), auto_pad="SAME_LOWER"), (1, 8, 8, 9), 16, (4, 3))
@@ -333,6 +334,14 @@ def _multiplied_samples() -> Iterator[Sample]:
     yield _sample("groups of 2 for 6", Conv(pads=one, groups=5), (2, 10, 6, 7), 30, (3, 3))
     op = Conv(pads=two, dilations=(2, 2), groups=9, activation=RELU)
     yield _sample("groups of 2 for 4, dilated", op, (1, 18, 6, 9), 36, (3, 3))
+
+
+def _volume_samples() -> Iterator[Sample]:
+    op = Conv(pads=((1, 1), (0, 1), (1, 0)), residual=True, activation=RELU)
+    yield _sample("3-D, many channels", op, (2, 17, 5, 7, 6), 24, (3, 3, 3))
+    yield _sample(
+        "3-D, window across planes", Conv(pads=((1, 1), (0, 0), (0, 0))), (1, 16, 6, 3, 5), 20, (3, 1, 1)
+    )
 
 
 def _samples_on_tiles() -> Iterator[Sample]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import plain
-from cenote.core.types import FLOAT32, Layout, TensorType
+from cenote.core.types import FLOAT32, Array, Layout, TensorType
 from cenote.kernels.base import present
 from cenote.kernels.winograd.calls import WinogradTiling
+from cenote.kernels.winograd.volume_calls import WinogradVolumeTiling
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
 
@@ -27,12 +29,21 @@ LEAST_CHANNELS = 16  # below, transforms cost more than they save
 
 def tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
     """Outputs per tile that a convolution's window and channels allow: stride 1, no dilation, one group."""
-    simple = (
-        shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
-    )
+    simple = shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
     if not simple or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
         return ()
-    return TILES.get(shape.deep().window[1:], ())
+    plane = as_planes(shape.deep())[0]
+    # Every plane of y sees one of x, so that it has products.
+    return TILES.get(plane.window[1:], ()) if max(plane.pads[0]) < plane.window[0] else ()
+
+
+def as_planes(deep: ConvShape) -> tuple[ConvShape, tuple[int, int, int]]:
+    """Return the sizes across, down and along planes in which a window has several taps, and the axes of x that these
+    are. A window of 3x1x1 moves down planes of depth and width; others move in planes of height and width."""
+    axes = (1, 0, 2) if deep.window[0] > 1 and deep.window[1:] == (1, 1) else (0, 1, 2)
+    names = ("size", "out", "window", "strides", "pads", "dilations")
+    parts: dict[str, Any] = {name: tuple(getattr(deep, name)[axis] for axis in axes) for name in names}
+    return dataclasses.replace(deep, **parts), axes
 
 
 def can_pool(shape: ConvShape) -> bool:
@@ -62,10 +73,23 @@ def winograd(problem: ConvProblem) -> Iterator[Lowering]:
     tiles = [tile for tile in tiles_of(problem.shape) if not pool or tile[0] % 2 == tile[1] % 2 == 0]
     if not tiles:
         return
+    if problem.shape.rank == 3:
+        yield from _of_volumes(problem, tiles)
+        return
     size = flat_shape(problem.shape.deep())
     for tall, wide in tiles:
         if plain(size.out[0]) >= tall and plain(size.out[1]) >= wide:
-            yield _in_tiles(problem, WinogradTiling(size, tall, wide, problem.target, pool))
+            tiling = WinogradTiling(size, tall, wide, problem.target, pool)
+            yield _in_tiles(problem, tiling, present(problem.weights)[:, :, 0])
+
+
+def _of_volumes(problem: ConvProblem, tiles: Sequence[tuple[int, int]]) -> Iterator[Lowering]:
+    size, axes = as_planes(problem.shape)
+    weights = present(problem.weights).transpose(0, 1, *(2 + axis for axis in axes))
+    for tall, wide in tiles:
+        if plain(size.out[1]) >= tall and plain(size.out[2]) >= wide:
+            tiling = WinogradVolumeTiling(size, tall, wide, problem.target, axes=axes)
+            yield _in_tiles(problem, tiling, weights)
 
 
 def flat_shape(deep: ConvShape) -> ConvShape:
@@ -74,14 +98,16 @@ def flat_shape(deep: ConvShape) -> ConvShape:
     return dataclasses.replace(deep, **{name: getattr(deep, name)[1:] for name in axes})
 
 
-def _in_tiles(problem: ConvProblem, tiling: WinogradTiling) -> Lowering:
-    weights, bias, activation = present(problem.weights)[:, :, 0], problem.bias, problem.fused.activation
+def _in_tiles(problem: ConvProblem, tiling: WinogradTiling, weights: Array) -> Lowering:
+    bias, activation, halo = problem.bias, problem.fused.activation, problem.shape.halo
+    if isinstance(tiling, WinogradVolumeTiling) and tiling.axes[0] == 0:
+        halo = ((0, 0), *halo[1:])  # planes of padding are not read
     room, tall, wide = tiling.temporary_elements, tiling.mv, tiling.mh
     name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
     # Rounding errors are two to three times those of a plain sum: tests/kernels/winograd/test_winograd.py.
     return problem.lowering(
         name + "_pool" * tiling.pool,
-        Layout(tiling.lanes, problem.shape.halo),
+        Layout(tiling.lanes, halo),
         tiling.seconds(),
         lambda x, y, residual, between=None: tiling.calls(
             tiling.pack(weights), bias, activation, x, y, residual, between

@@ -1,0 +1,158 @@
+"""Calls of a Winograd convolution of volumes: those of planes, with blocks of planes and taps across them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.core.cached import cached_property
+from cenote.core.computed import whole_of
+from cenote.core.sizes import maximum, minimum
+from cenote.core.types import Array
+from cenote.kernels.base import Packed, View
+from cenote.kernels.tables import planes_per_block, tiles_per_plane
+from cenote.kernels.winograd.calls import SKEW, WinogradTiling
+from cenote.kernels.winograd.volume import WinogradVolumeSpec
+
+
+@dataclass(frozen=True)
+class WinogradVolumeTiling(WinogradTiling):
+    """Tiling of one layer of three axes: across planes, down and across a plane.
+
+    `axes`: the axes of x that these are; the last one is the last. `shape` has them in this order. Every plane of y
+    sees at least one of x: pads across planes are smaller than the window.
+    """
+
+    axes: tuple[int, int, int] = (0, 1, 2)
+
+    kind = WinogradVolumeSpec
+
+    @property
+    def taps(self) -> int:
+        """Number of taps across planes."""
+        return self.shape.window[0]
+
+    @property
+    def before(self) -> int:
+        """Number of planes of padding before x."""
+        return self.shape.pads[0][0]
+
+    @property
+    def ends(self) -> tuple[int, int, int]:
+        """Numbers of tiles of one plane, up to the end of each kind but the last."""
+        last_columns = self.rows * minimum(self.last_h, 1)
+        inner = last_columns + self.rows * self.columns
+        return last_columns, inner, inner + self.columns * minimum(self.last_v, 1)
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles of all planes of y."""
+        return self.map_tiles * self.shape.n * self.shape.out[0]
+
+    @property
+    def most(self) -> int:
+        """Number of tiles of V in a block."""
+        if self.split:
+            return 64
+        per_tile = self.products * self.channel_blocks * self.lanes * 4
+        return max(24, min(96, self.target.l2_bytes * 5 // 8 // per_tile))
+
+    @cached_property
+    def plane_block(self) -> int:
+        """Number of planes of y in a block."""
+        planes, size = self.shape.out[0], self.shape.size[0]
+        taps = minimum(self.taps, size)
+        return whole_of(planes_per_block, 1, 96, planes, self.most, taps, self.map_tiles)
+
+    @property
+    def seen(self) -> int:
+        """Number of planes of x in a block."""
+        return minimum(self.plane_block + self.taps - 1, self.shape.size[0])
+
+    @cached_property
+    def block(self) -> int:
+        """Number of tiles of a plane in a block."""
+        return whole_of(tiles_per_plane, 1, 96, self.map_tiles, self.seen, self.most)
+
+    @property
+    def tile_blocks(self) -> int:
+        return -(-self.map_tiles // self.block)
+
+    @property
+    def plane_blocks(self) -> int:
+        return -(-self.shape.out[0] // self.plane_block)
+
+    @property
+    def blocks(self) -> int:
+        return self.shape.n * self.plane_blocks * self.tile_blocks
+
+    @property
+    def v_plane(self) -> int:
+        return self.channel_blocks * self.block * self.lanes
+
+    @property
+    def v_xi(self) -> int:
+        return self.seen * self.v_plane + SKEW
+
+    @property
+    def m_plane(self) -> int:
+        return self.block * self.group_blocks * self.lanes
+
+    @property
+    def m_xi(self) -> int:
+        return self.plane_block * self.m_plane + SKEW
+
+    @property
+    def panel(self) -> int:
+        return self.taps * super().panel
+
+    @property
+    def planes_seen(self) -> int:
+        """Number of planes of x that planes of y see, one after the other: those of padding do not count."""
+        out, size = self.shape.out[0], self.shape.size[0]
+        starts = [(maximum(0, self.before - tap), size + self.before - tap) for tap in range(self.taps)]
+        return sum(maximum(0, minimum(out, last) - first) for first, last in starts)
+
+    @property
+    def product_operations(self) -> int:
+        per_tile = 2 * self.groups * super().panel
+        return per_tile * self.products_of(self.ends, self.map_tiles) * self.planes_seen * self.shape.n
+
+    def transform_operations(self, inputs: int, outputs: int) -> int:
+        of_x = inputs * self.seen * self.plane_blocks
+        of_y = outputs * self.shape.out[0]
+        return 5 * self.products * self.lanes * self.shape.n * self.map_tiles * (of_x + of_y)
+
+    def pack(self, weights: Array) -> Packed:
+        """Return weights (M, C, taps, kh, kw) as U: (group, xi, tap, channel, filter vector, lane), rounded once."""
+        width, channels = self.group_blocks * self.lanes, self.channel_blocks * self.lanes
+        shape = (self.groups, self.products, self.taps * channels, width)
+
+        def make() -> Array:
+            u = np.zeros(shape, np.float32)
+            for tap, begin in zip(range(self.taps), itertools.count(0, channels)):
+                self._transformed(weights[:, :, tap], u[:, :, begin : begin + channels])
+            return u
+
+        return Packed(shape, make)
+
+    def steps(self, view: View) -> dict[str, int]:
+        n, block, *spatial = view.strides
+        plane, row, _ = (spatial[axis] for axis in self.axes)
+        return {"n": n, "block": block, "h": row, "plane": plane}
+
+    def numbers(self, phase: str) -> dict[str, int]:
+        return super().numbers(phase) | {
+            "tiles": self.map_tiles,
+            "taps": self.taps,
+            "before": self.before,
+            "x_planes": self.shape.size[0],
+            "y_planes": self.shape.out[0],
+            "plane_block": self.plane_block,
+            "plane_blocks": self.plane_blocks,
+            "tile_blocks": self.tile_blocks,
+            "v_plane": self.v_plane,
+            "m_plane": self.m_plane,
+        }
