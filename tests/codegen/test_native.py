@@ -205,3 +205,22 @@ def test_what_is_called_twice_is_defined_once_and_hidden(triple: str) -> None:
     assert text.count("call i1 @native_is_below(") == 2
     assert text.count("define internal i1 @native_is_below(") == 1
     assert text.count("define ") == 2
+
+
+@native
+def native_case(f: Native, number: Int64, a: Int64, b: Int64) -> Int64:
+    """The sum, the difference or the product; -1 where it does not fit, -2 for another number."""
+    result = f.variable(f.integer(-2))
+    for case in f.cases(number, 3):
+        value, overflows = f.checked(("add", "sub", "mul")[case], a, b)
+        result.value = f.select(overflows, f.integer(-1), value)
+    return result.value
+
+
+def test_one_case_of_many_is_carried_out_and_overflows_are_told() -> None:
+    case = loaded(native_case, arguments=3)
+    assert [case(number, 7, 5) for number in (-1, 0, 1, 2, 3)] == [-2, 12, 2, 35, -2]
+    largest = (1 << 63) - 1
+    assert [case(0, largest, each) for each in (0, 1)] == [largest, -1]
+    assert [case(1, -largest, each) for each in (1, 2)] == [-largest - 1, -1]
+    assert [case(2, 1 << 32, each) for each in ((1 << 31) - 1, 1 << 31)] == [(1 << 63) - (1 << 32), -1]

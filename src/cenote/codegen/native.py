@@ -228,6 +228,18 @@ class Native(Code):
             self.line(f"br label %{after}")
         self.open_block(after)
 
+    def cases(self, number: Value, count: int) -> Iterator[int]:
+        """Emit the body `count` times: `for case in f.cases(number, count)` runs its Python body with each number from
+        0 on, and generated code does the one of `number`, for other numbers none."""
+        cases, after = [self.label("case") for _ in range(count)], self.label("done")
+        listed = " ".join(f"i64 {index}, label %{label}" for index, label in enumerate(cases))
+        self.line(f"switch i64 {number.text}, label %{after} [{listed}]")
+        for index, label in enumerate(cases):
+            self.open_block(label)
+            yield index
+            self.line(f"br label %{after}")
+        self.open_block(after)
+
     def return_now(self, value: Operand | None = None) -> None:
         self.line("ret void" if value is None else f"ret {_typed(value)}")
         self.open_block(self.label("unreached"))
@@ -331,6 +343,13 @@ class Native(Code):
         it was the expected one. Other accesses are not ordered by it (monotonic)."""
         text = f"cmpxchg ptr {place.text}, {_typed(expected)}, {_typed(new)} {MONOTONIC} {MONOTONIC}"
         return self.parts(self.assign(text, expected.type, 1), expected.type, BOOL)
+
+    def checked(self, operation: str, a: Value, b: Value) -> tuple[Value, Value]:
+        """Return the result of an operation on signed numbers ("add", "sub", "mul"), and whether it does not fit."""
+        name, pair = f"llvm.s{operation}.with.overflow.{a.ir}", f"{{ {a.ir}, i1 }}"
+        self.declare(name, f"{pair} ({a.ir}, {b.ir})")
+        text = f"call {pair} @{name}({_typed(a)}, {_typed(b)})"
+        return self.parts(self.assign(text, a.type, 1), a.type, BOOL)
 
     def parts(self, pair: Value, first: Scalar, second: Scalar) -> tuple[Value, Value]:
         """Return both parts of what an instruction has returned as a pair."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cenote.compiler.barriers import PendingStep, touch_the_same
+from cenote.compiler.instructions import instructions_of
 from cenote.core.formulas.expressions import Symbolic
 from cenote.core.sizes import Size, is_size
 from cenote.core.trace import Trace
@@ -121,7 +122,9 @@ def make_template(
     positions = {code: index for index, code in enumerate(described)}
     source = trace.source(numbers.distinct, parts.tables, [*described.values()])
     template = Template(
-        formulas=Formulas.compile(source, trace.objects),
+        formulas=Formulas.compile(
+            source, trace.objects, *(instructions_of(trace, numbers.distinct, parts.tables) or ())
+        ),
         steps=steps,
         base=np.array(numbers.base, np.int64),
         positions=np.array(numbers.positions, np.int64),

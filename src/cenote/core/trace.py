@@ -17,7 +17,7 @@ from cenote.core.formulas.expressions import Given, SizeFormula, Symbolic
 from cenote.core.formulas.polynomials import Terms, plus, valued
 from cenote.core.sizes import INFINITE, Size, SymbolicReal
 
-_MOST = 1 << 20  # largest value of a symbolic dimension; larger ones are compiled separately
+LARGEST = 1 << 20  # largest value of a symbolic dimension; larger ones are compiled separately
 _MOST_TERMS = 48  # most terms of a polynomial; a longer one becomes an unknown of its own
 _MOST_TOLD = 64  # number of unknowns behind a guard from which on guards count as equally slow to evaluate
 # Files that no question comes from; "<string>" is the comparison that a dataclass brings.
@@ -46,7 +46,7 @@ class Trace:
     def dimension(self, value: int) -> Any:
         """Return a new symbolic dimension, at least 1."""
         self.dimensions += 1
-        return self.unknown(Given(self, "d", self.dimensions - 1, value), 1, _MOST)
+        return self.unknown(Given(self, "d", self.dimensions - 1, value), 1, LARGEST)
 
     def unknown(self, formula: SizeFormula | Given, low: int, high: int) -> Any:
         """Return a whole number that is not a polynomial of others."""
@@ -246,31 +246,42 @@ class Trace:
     ) -> str:
         """Return Python that defines `numbers(d)`: None unless the guards answer as they did, else the values of
         these formulas, numbers and arrays; and `shown(d)`: numbers that only descriptions show."""
-        least = [f"1 <= d[{index}] <= {_MOST}" for index in range(self.dimensions)]
+        least = [f"1 <= d[{index}] <= {LARGEST}" for index in range(self.dimensions)]
         lines = ["def numbers(d):", f"    if not ({' and '.join(least) or 'True'}): return None"]
-        assigned: set[int] = set()
-
-        def assign(unknowns: set[int]) -> None:
-            """Assign unknowns, each after those that it needs."""
-            lines.extend(f"    u{index} = {self.codes[index]}" for index in sorted(unknowns))
-            assigned.update(unknowns)
-
-        guards = [
-            (len(self._needed([text], most=_MOST_TOLD)), text, question.value)
-            for text, question in self.guards.items()
-        ]
-        for _, text, answer in sorted(guards, key=lambda guard: guard[0]):  # quick questions first
-            assign(self._needed([text], assigned))
-            lines.append(f"    if {'not ' if answer else ''}{text}: return None")
+        for step in self.ordered([*numbers, *arrays]):
+            if isinstance(step, int):
+                lines.append(f"    u{step} = {self.codes[step]}")
+            else:
+                lines.append(f"    if {'not ' if step.value else ''}{step.code}: return None")
         if checks_formulas():
             wanted = [*numbers, *arrays, *shown]
             check_texts(self, wanted, sorted(self._needed([*self.guards, *(each.code for each in wanted)])))
         codes, tables, descriptions = ([each.code for each in given] for given in (numbers, arrays, shown))
-        assign(self._needed([*codes, *tables], assigned))
         lines += [f"    return [{', '.join(codes)}], [{', '.join(tables)}]", "def shown(d):"]
-        assigned.clear()
-        assign(self._needed(descriptions))
+        lines += [f"    u{index} = {self.codes[index]}" for index in sorted(self._needed(descriptions))]
         return "\n".join((*lines, f"    return [{', '.join(descriptions)}]", ""))
+
+    def source_of(self, arrays: Sequence[Symbolic]) -> str:
+        """Return Python that defines `arrays(d)`: the values of these formulas, for sizes that the guards accept."""
+        codes = [each.code for each in arrays]
+        lines = [f"    u{index} = {self.codes[index]}" for index in sorted(self._needed(codes))]
+        return "\n".join(("def arrays(d):", *lines, f"    return [{', '.join(codes)}]", ""))
+
+    def ordered(self, wanted: Sequence[Symbolic]) -> Iterator[int | SizeFormula]:
+        """Yield the numbers of unknowns, each after those that it needs, and the questions, quick ones first, each
+        after the unknowns that it needs; then the unknowns that the formulas `wanted` need."""
+        assigned: set[int] = set()
+
+        def added(codes: Sequence[str]) -> list[int]:
+            unknowns = self._needed(codes, assigned)
+            assigned.update(unknowns)
+            return sorted(unknowns)
+
+        needs = {text: len(self._needed([text], most=_MOST_TOLD)) for text in self.guards}
+        for text in sorted(needs, key=needs.__getitem__):
+            yield from added([text])
+            yield self.guards[text]
+        yield from added([each.code for each in wanted])
 
     def _needed(self, codes: Sequence[str], made: Collection[int] = (), most: int | None = None) -> set[int]:
         """Return the unknowns that formulas need, directly or not, except those in `made`; at most about `most`."""

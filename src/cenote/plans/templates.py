@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import UnsupportedError
+from cenote.core.formulas.instructions import BY_PYTHON, Instructions
 from cenote.core.locks import importing
 from cenote.core.types import Array
 from cenote.kernels.driver import driver_abi
@@ -46,6 +47,8 @@ def record_of(
         "code": binascii.b2a_base64(formulas.code).decode(),
         "python": formulas.python,
         "things": [thing if isinstance(thing, str) else encode(thing) for thing in formulas.things],
+        "instructions": _instructions_record(formulas.instructions),
+        "left": formulas.left,
         "steps": [_step_record(step, encode) for step in template.steps],
         "base": _packed(template.base),
         "positions": _packed(template.positions),
@@ -95,6 +98,13 @@ def _step_record(step: KernelTemplate | HostTemplate, encode: Callable[[Any], An
     return {"label": step.label, "op": encode(step.operator), "where": step.where, **sides}
 
 
+def _instructions_record(instructions: Instructions | None) -> dict[str, Any] | None:
+    if instructions is None:
+        return None
+    packed = {name: _packed(getattr(instructions, name)) for name in ("constants", "code", "results")}
+    return {"sizes": instructions.sizes, "tables": list(instructions.tables), **packed}
+
+
 def _place_record(place: PlaceTemplate | None) -> list[Any] | None:
     return None if place is None else [*place[:3], _type_record(place[3])]
 
@@ -138,6 +148,8 @@ def sized_plan(
         binascii.a2b_base64(record["code"]),
         records.text(record["python"], "a version"),
         tuple(map(_thing, records.items(record["things"], "formulas"))),
+        _instructions(record["instructions"], values),
+        records.text(record["left"], "formulas"),
     )
     template = Template(
         formulas,
@@ -185,6 +197,21 @@ def tail_of(
     ]
     ends = records.truth(record["ends"], "an end")
     return Tail(Cut(host, used, made, takes, contents, ends), SizeClasses(sized))
+
+
+def _instructions(record: dict[str, Any] | None, used: Array) -> Instructions | None:
+    """Return instructions, whose operands native code checks; `used`: which of the results."""
+    if record is None:
+        return None
+    constants, code, results = (_numbers(record[name]) for name in ("constants", "code", "results"))
+    sizes = records.number(record["sizes"], "a number of sizes")
+    tables = tuple(
+        records.number(each, "a table", BY_PYTHON) for each in records.items(record["tables"], "tables")
+    )
+    slots = sizes + len(constants) + len(code) // 3
+    if len(code) % 3 or _outside(results, slots) or _outside(used, len(results)):
+        records.refuse("instructions have no results")
+    return Instructions(sizes, constants, code.reshape(-1, 3), results, tables)
 
 
 def _names(record: Any) -> tuple[str, ...]:

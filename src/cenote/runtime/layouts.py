@@ -90,3 +90,6 @@ ARRAY = WordRecord("shape dtype axes extents nbytes in_place")
 
 # A word that changes between rounds: its address, its value in even rounds and in odd ones, and what each round adds.
 MOVE = WordRecord("word even odd step")
+
+# An instruction of formulas (`core.formulas.instructions`): its number, and the slots of its operands.
+INSTRUCTION = WordRecord("operation a b")

@@ -122,14 +122,11 @@ class Template:
 
         `workplaces`: those of the model; without them the program has its own.
         """
-        evaluated = self.formulas.numbers(dimensions)
+        evaluated = self.formulas.values(dimensions, self.driver.formulas)
         if evaluated is None:
             return None
-        try:
-            values = np.array(evaluated[0], np.int64)
-        except OverflowError:  # sizes that no memory can hold: compiling for them reports it
-            return None
-        numbers, tables, kernels, at = self.numbers(values), evaluated[1], self._kernels, self.sections
+        values, tables = evaluated
+        numbers, kernels, at = self.numbers(values), self._kernels, self.sections
         count = len(kernels.starts)
         items, grains, scratch, chosen = (
             numbers[first : first + count].copy() for first in (at.items, at.grains, at.scratch, at.chosen)

@@ -41,6 +41,7 @@ class DriverAbi:
         work: int,
         halt: int,
         rounds: int,
+        formulas: int,
     ) -> None:
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         self.run = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, number, number)(run)
@@ -49,6 +50,9 @@ class DriverAbi:
             ctypes.c_int, number, pointer, pointer, number, pointer, number, pointer, pointer, number
         )(rounds)
         self.run_address = run
+        self.formulas = ctypes.CFUNCTYPE(ctypes.c_int, pointer, number, pointer, number, pointer, number)(
+            formulas
+        )
         self.halt = ctypes.CFUNCTYPE(None, pointer, pointer, number, number, number)(halt)
 
 

@@ -5,6 +5,7 @@
     cenote_halt(control, steps, first, last, stop)  give up the job: returns when no worker is at it any more;
                                                     stop: the workers leave for good
     cenote_rounds(run, control, steps, …)           runs of the same steps, one after another (`rounds`)
+    cenote_formulas(code, count, slots, …)          numbers of a program for a new size (`formulas`)
     cenote_call(record, array, array …)             one kernel on the caller's arrays, for small work
     cenote_function(self, arguments, count)         the same as a function of the interpreter (`known`)
 
@@ -75,7 +76,7 @@ class Driver:
 
 
 # Functions that every program needs.
-DRIVER = tuple(Driver(f"cenote_{name}") for name in ("run", "work", "halt", "rounds"))
+DRIVER = tuple(Driver(f"cenote_{name}") for name in ("run", "work", "halt", "rounds", "formulas"))
 CALL_ON_ARRAYS = Driver("cenote_call")
 FUNCTION_ON_ARRAYS = Driver("cenote_function")
 
