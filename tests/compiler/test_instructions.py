@@ -161,7 +161,9 @@ def squares(count: int) -> np.ndarray:
 
 def test_numbers_without_instructions_leave_a_template_to_python() -> None:
     trace, (n, h, _) = traced([])
-    for number in (whole_of(math.isqrt, 0, 1 << 20, h), math.floor(n * np.float32(0.3)), math.floor(h**0.5)):
+    item = SizeFormula(trace, "item", computed(squares, h), 2)  # of an array
+    numbers = whole_of(math.isqrt, 0, 1 << 20, h), math.floor(n * np.float32(0.3)), math.floor(h**0.5), item
+    for number in numbers:
         assert instructions_of(trace, [number], []) is None
 
 

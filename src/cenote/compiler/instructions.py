@@ -164,7 +164,7 @@ class _Writer:
         if isinstance(formula, Given):
             return _Operand(formula.index)
         function, operands = formula.function, formula.operands
-        if function == "item":
+        if function == "item" and isinstance(operands[0], tuple):
             items, index = operands
             row = self.row([self.whole(len(items)), *map(self.operand, items)])
             return self.add("item", row, self.operand(index))
