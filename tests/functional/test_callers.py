@@ -73,6 +73,26 @@ def test_every_call_gives_the_same(way: str) -> None:
 
 
 @NATIVE
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", np.dtype(np.float32).newbyteorder("=")], ids=str)
+def test_first_results_are_memory_of_known_calls(prepared_anew: None, dtype: Any) -> None:
+    """The first call's result has the very type that NumPy gives its arrays, so that known calls take it."""
+    x = noise(3, 4).astype(dtype)
+    first = F.abs(x)
+    assert first.dtype is np.dtype(np.float32)
+    plain = noise(3, 4)
+    out = F.relu(plain)
+    thrice(lambda: F.relu(plain, out=out))
+    seen: list[str] = []
+    sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        F.relu(plain, out=out)
+        F.relu(out, out=out)
+    finally:
+        sys.setprofile(None)
+    assert seen == ["relu", "relu"]
+
+
+@NATIVE
 def test_the_third_call_runs_no_python(prepared_anew: None) -> None:
     x = noise(3, 4)
     thrice(lambda: F.relu(x))

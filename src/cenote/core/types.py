@@ -68,6 +68,15 @@ def is_float(dtype: np.dtype[Any]) -> bool:
 
 
 @cache
+def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in this machine's byte order. `newbyteorder` makes an object of its own even where nothing changes; this
+    is the one that all other arrays have, by which native code tells types apart (`kernels.driver.known`)."""
+    native = dtype.newbyteorder("=")
+    usual = np.dtype(native.type)
+    return usual if usual == native else native
+
+
+@cache
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """Return `dtype.name`, for which NumPy takes 2 us."""
     return dtype.name

@@ -15,7 +15,7 @@ from cenote.core.errors import ArgumentError, InputError, ShapeError, shown
 from cenote.core.limits import LARGEST_SEED, within
 from cenote.core.options import ACCUMULATIONS
 from cenote.core.pool_geometry import Pairs
-from cenote.core.types import Array, TensorType
+from cenote.core.types import Array, TensorType, native_dtype
 from cenote.functional.types import Numbers, Padding
 from cenote.ops.base import Op
 from cenote.ops.checks import check_accumulate
@@ -100,7 +100,7 @@ def given_array(name: str, x: object) -> tuple[Array, Restore]:
 
 def type_of(name: str, x: object) -> np.dtype[Any]:
     """The element type of an argument, in the machine's byte order."""
-    return given_array(name, x)[0].dtype.newbyteorder("=")
+    return native_dtype(given_array(name, x)[0].dtype)
 
 
 # ---- numbers and words ----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.core.errors import CapacityError, CenoteError, raise_refusal
 from cenote.core.limits import check_extents
-from cenote.core.types import PLAIN, Array, TensorType
+from cenote.core.types import PLAIN, Array, TensorType, native_dtype
 from cenote.functional.arguments import Operation, Types, given_array
 from cenote.functional.outputs import check_out
 from cenote.kernels.cost_model import conversion_seconds
@@ -215,7 +215,7 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
         if key in _kept:
             return _kept[key]
     count = None if threads is None else resolve_threads(threads)
-    types = tuple(TensorType(x.dtype.newbyteorder("="), x.shape) for x in arrays)
+    types = tuple(TensorType(native_dtype(x.dtype), x.shape) for x in arrays)
     operation = parser(types, *arguments[1:])
     last = _in_channels_last(operation, arrays)
     op, given, orders = last or _in_memory_order(operation, arrays)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import jit
+from cenote.core.types import native_dtype
 from cenote.kernels.base import dense_strides
 from cenote.kernels.driver import FUNCTION_ON_ARRAYS
 from cenote.kernels.launch import DirectRunner
@@ -122,10 +123,8 @@ class KnownCall:
                 self._write(place, {ARRAY.shape: id(x), ARRAY.axes: -1})
                 self._kept.append(x)
         for place, (shape, dtype) in enumerate(runner.results):
-            # NumPy's dtypes are one object each, but for those that `newbyteorder` makes.
-            usual = np.dtype(dtype.type)
             strides = tuple(step * dtype.itemsize for step in dense_strides(shape))
-            self._describe(count + place, shape, usual if usual == dtype else dtype, strides)
+            self._describe(count + place, shape, native_dtype(dtype), strides)
 
     def _describe(
         self,

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, shown
-from cenote.core.types import FLOAT32, Array, TensorType, is_float
+from cenote.core.types import FLOAT32, Array, TensorType, is_float, native_dtype
 from cenote.functional.arguments import Form, Operation, form, given_array, numbers, real, seed_of
 from cenote.functional.kinds import ArrayKind, Early, Map
 from cenote.functional.record import function
@@ -46,7 +46,7 @@ def _with_samples(
     if _random_samples is not None and seed is not None:
         raise ArgumentError("give either _random_samples or seed, not both")
     array, _ = given_array("input", input)
-    dtype = array.dtype.newbyteorder("=")
+    dtype = native_dtype(array.dtype)
     shape = form(TensorType(dtype, array.shape), rank, layout)
     return input, _draw(shape, seed) if _random_samples is None else _random_samples
 
