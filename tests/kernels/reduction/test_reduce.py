@@ -73,3 +73,22 @@ def test_special_values_keep_to_their_row(monkeypatch: pytest.MonkeyPatch) -> No
         assert np.array_equal(np.isnan(y), np.isnan(wanted))
         assert np.array_equal(y[np.isinf(wanted)], wanted[np.isinf(wanted)])
     assert {*kinds} == {"max", "sum"}
+
+
+@pytest.mark.parametrize(("op", "target"), over_targets([(each,) for each in KINDS], 2), ids=target_name)
+def test_many_columns(op: type[Reduction], target: Target) -> None:
+    """Rows read in order, in blocks, with rows and columns left over: the bits of a few columns at a time."""
+    for rows, columns in ((16, 32768), (37, 16389), (300, 1040)):
+        for dtype in (np.float32, np.float16, np.int32):
+            x = seeded((rows, columns), rows, np.dtype(dtype))
+            made = op((0,))
+            if not (found := lowerings_of(made, (x,), target, True)):
+                continue  # means of integers
+            (wanted,) = made.reference(x)
+            (whole,) = run_lowering(made, found[0], (x,), target)
+            np.testing.assert_allclose(whole, wanted, rtol=2e-3 if dtype == np.float16 else 1e-5, atol=1e-4)
+            (pieces,) = run_lowering(made, found[0], (x,), target, chunk=1, junk=0x5A)
+            assert same_bits(whole, pieces), (rows, columns, dtype)
+            few = np.ascontiguousarray(x[:, :64])  # less than is worth it
+            (part,) = run_lowering(made, lowerings_of(made, (few,), target, True)[0], (few,), target)
+            assert same_bits(whole[:, :64], part), (rows, columns, dtype)

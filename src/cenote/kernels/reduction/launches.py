@@ -15,6 +15,7 @@ from cenote.core.types import FLOAT32, FLOAT64, TensorType, is_float
 from cenote.kernels.base import Argument, Call, View, dense_strides
 from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.reduction.axes import ReduceAxis, joined
+from cenote.kernels.reduction.columns import in_runs, takes_columns
 from cenote.kernels.reduction.compensated import PARTS, ReduceCompensatedSpec
 from cenote.kernels.reduction.reduce import DEEP, EXACT, WIDE, ReduceSpec
 from cenote.kernels.reduction.rows import ROWS, ReduceRowsSpec, takes_rows
@@ -143,11 +144,8 @@ def _launch(
         columns *= kept.pop().extent
     outer = [(axis.extent, [axis.y or 0, axis.x]) for axis in kept]
     step = -(-reduced[0].extent // pieces)
-    words: dict[str, Argument] = {"count": count * 1.0}
-    words |= {"pieces": pieces, "piece_step": step, "piece_stride": stride}
-    for index, axis in enumerate(reduced):
-        words |= {f"extent_r{index}": axis.extent, f"stride_r{index}": axis.x}
-    words |= axis_words(outer, ("y", "x"))
+    words: dict[str, Argument] = {"pieces": pieces, "piece_step": step, "piece_stride": stride}
+    words |= {"count": count * 1.0, **_reduced_words(reduced), **axis_words(outer, ("y", "x"))}
     calls = []
     wide = columns // (WIDE * lanes) * (WIDE * lanes) if not along else 0
     for width, begin, end in ((WIDE, 0, wide), (1, wide, columns)):
@@ -173,8 +171,19 @@ def _launch(
         here: dict[str, Argument] = {"y": y.at(begin), "x": x.at(begin), "columns": end - begin}
         if shift is not None:
             here["shift"] = shift.at(begin)
+        if width == WIDE and not compensated and takes_columns(kind, x, reduced, wide):
+            calls.append(in_runs(spec, words | here, position_count(outer), pieces))
+            continue
         calls.append(Call.named(spec, words | here, items, grain=maximum(1, 65536 // work)))
     return calls
+
+
+def _reduced_words(axes: Sequence[ReduceAxis]) -> dict[str, Argument]:
+    """Words of the axes that do not stay."""
+    words: dict[str, Argument] = {}
+    for index, axis in enumerate(axes):
+        words |= {f"extent_r{index}": axis.extent, f"stride_r{index}": axis.x}
+    return words
 
 
 def _rows_call(

@@ -30,6 +30,9 @@ from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 ROWS = 64  # of an item
 GROUP = 8  # rows side by side, at most
+# Prefetch distance in bytes, into the second cache: eight rows at once are no stream that the processor foresees
+# (65,536 rows of 64: 0.8 of the time without; of 256, 64 MB: 0.5).
+AHEAD = 8192
 SHORT = 2 * DEEP  # vectors of a row, at most: in longer ones the end does not count
 
 
@@ -74,26 +77,36 @@ class ReduceRowsSpec(ReduceSpec):
         """Join each row along its length; the lanes of a row stay apart."""
         lanes, columns = self.lanes, k.number("columns")
         whole = columns // lanes * lanes
-        totals = [self._fresh(k, self.total, lanes) for _ in rows]
+        width = lanes // 2 if self.total is not self.compute else lanes
+        totals = [self._fresh(k, self.total, width) for _ in rows]
         for begin in k.range(0, whole, DEEP * lanes):
             partial = [self._fresh(k, self.compute, lanes) for _ in rows]
             for place in k.range(begin, k.minimum(begin + DEEP * lanes, whole), lanes):
                 self._add(k, rows, partial, place, None)
             for total, each in zip(totals, partial, strict=True):
-                self._join(k, total, each.value)
+                self._join(k, total, self._narrowed(k, each.value, width))
         if self.tail:
             mask = k.tail_mask(columns - whole, lanes)
             partial = [self._fresh(k, self.compute, lanes) for _ in rows]
             self._add(k, rows, partial, whole, mask)
             for total, each in zip(totals, partial, strict=True):
-                self._join(k, total, each.value)
+                self._join(k, total, self._narrowed(k, each.value, width))
         return [total.value for total in totals]
+
+    def _narrowed(self, k: Kernel, value: Value, lanes: int) -> Value:
+        """Join the halves of a vector that has twice as many lanes: a total of wider numbers has as many bytes."""
+        if value.lanes == lanes:
+            return value
+        halves = [range(lanes), range(lanes, 2 * lanes)]
+        return self.combine(k, *(k.shuffle(value, value, half) for half in halves))
 
     def _add(
         self, k: Kernel, rows: Sequence[Pointer], states: Sequence[Variable], place: Value, mask: Value | None
     ) -> None:
         """Add a vector of each row."""
         for row, state in zip(rows, states, strict=True):
+            if mask is None:
+                k.prefetch(row, place + AHEAD // row.element.nbytes, level=2)
             value = self.term(k, row.load(place, self.lanes, mask), None)
             if mask is not None:
                 value = k.select(mask, value, k.constant(value.type, self.neutral(value.type), self.lanes))
@@ -102,22 +115,22 @@ class ReduceRowsSpec(ReduceSpec):
     def _tree(self, k: Kernel, totals: Sequence[Value]) -> Value:
         """Return one vector of the rows' results. The lanes of a row are joined by halves, as those of a long one
         are."""
-        size = self.lanes // 2
         vectors = list(totals)
-        while size >= self.group:
-            vectors = [
-                self.combine(k, k.shuffle(v, v, range(size)), k.shuffle(v, v, range(size, 2 * size)))
-                for v in vectors
-            ]
-            size //= 2
+        while vectors[0].lanes > self.group:
+            vectors = [self._narrowed(k, v, v.lanes // 2) for v in vectors]
+        lanes = vectors[0].lanes
+        size = lanes // 2
         while size:
-            low = [lane for lane in range(2 * self.group) if not lane & size]
+            low = [lane for lane in range(2 * lanes) if not lane & size]
             high = [lane + size for lane in low]
             vectors = [
                 self.combine(k, k.shuffle(a, b, low), k.shuffle(a, b, high))
                 for a, b in zip(vectors[::2], vectors[1::2], strict=True)
             ]
             size //= 2
+        while len(vectors) > 1:
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            vectors = [k.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
         return vectors[0]
 
 
