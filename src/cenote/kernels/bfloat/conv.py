@@ -21,6 +21,7 @@ from cenote.kernels.conv.depthwise import DepthwiseSpec
 from cenote.kernels.conv.direct import ConvDirectSpec, DirectEmitter
 from cenote.kernels.partial_sums import PartialSum
 from cenote.kernels.winograd.kernel import WinogradSpec
+from cenote.kernels.winograd.rows import WinogradRowsSpec
 from cenote.kernels.winograd.volume import WinogradVolumeSpec
 
 LAST_PAIR = "last_pair"  # mask of a ragged tap's last pair: of one channel, or of both
@@ -37,6 +38,11 @@ class WinogradVolumeBfloatSpec(BfloatMemorySpec, WinogradVolumeSpec):
 
 
 @dataclass(frozen=True)
+class WinogradRowsBfloatSpec(BfloatMemorySpec, WinogradRowsSpec):
+    """The same of rows."""
+
+
+@dataclass(frozen=True)
 class DepthwiseBfloatSpec(BfloatMemorySpec, DepthwiseSpec):
     """Depthwise convolution in float32 on tensors of bfloat16."""
 
@@ -44,6 +50,7 @@ class DepthwiseBfloatSpec(BfloatMemorySpec, DepthwiseSpec):
 CLASSES: Classes = {
     WinogradSpec: WinogradBfloatSpec,
     WinogradVolumeSpec: WinogradVolumeBfloatSpec,
+    WinogradRowsSpec: WinogradRowsBfloatSpec,
     DepthwiseSpec: DepthwiseBfloatSpec,
 }
 

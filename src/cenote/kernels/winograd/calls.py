@@ -298,14 +298,13 @@ class WinogradTiling:
         return ("input", "product") if self.split else ("fused",)
 
     def _spec(self, phase: str, activation: Activation, residual: bool) -> WinogradSpec:
-        rows = self.shape.window
         is_input = phase == "input"
         return self.kind(
             phase,
             self.mv,
-            rows[-2],
+            self.vertical.r,
             self.mh,
-            rows[-1],
+            self.horizontal.r,
             1 if is_input else self.group_blocks,
             self.shape.channels % self.lanes > 0 and phase != "product",
             residual and not is_input,

@@ -103,7 +103,7 @@ class WinogradSpec(KernelSpec):
 
 
 @dataclass(frozen=True)
-class _Tiles:
+class TilesOfKind:
     """Tiles of one kind in a block: from `begin` to `end`; `down` by `across` outputs each."""
 
     begin: Value
@@ -198,14 +198,14 @@ class WinogradEmitter:
             chosen = self.k.select(kind.equals(index), values[index], chosen)
         return chosen
 
-    def kinds(self) -> Iterator[tuple[Value, _Tiles]]:
+    def kinds(self) -> Iterator[tuple[Value, TilesOfKind]]:
         """Emit a loop over the kinds of tiles."""
         k, spec = self.k, self.spec
         for kind in k.range(0, KINDS):
             last_row, last_column = kind >= 2, kind.equals(0) | kind.equals(3)
             yield (
                 kind,
-                _Tiles(
+                TilesOfKind(
                     self.pick(kind, self.ends[:-1]),
                     self.pick(kind, self.ends[1:]),
                     last_row,

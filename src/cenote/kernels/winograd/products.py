@@ -17,7 +17,7 @@ into the last: 5.86, 6.19; 6.79, 6.38; 9.38, 8.61. Every second line only takes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
@@ -48,10 +48,12 @@ Runs = tuple[tuple[Value, Value], tuple[Value, Value]]
 
 @dataclass(frozen=True)
 class PartOfSum:
-    """Sums of another number of `blocks` than the channels have; `asks`: whether they prefetch the next weights."""
+    """Sums of another number of `blocks` than the channels have, from block `first` on: what M has is added to those of
+    later ones. `asks`: whether they prefetch the next weights."""
 
     blocks: Value
     asks: Value
+    first: Value | int = 0
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,9 @@ class Products:
         sums: list[list[Variable]] = [[k.variable(zero) for _ in range(blocks)] for _ in range(width)]
         places = [(sums[i][o], i * row + o * lanes) for i in range(width) for o in range(blocks)]
         source, factors = k.cursor(v), k.cursor(weights)
+        before = 0 if terms is None else terms.first
         step = k.select(asks, k.integer(unroll * row // AHEAD), k.integer(0))
-        to_next_block = k.number("v_block") - lanes
+        move_on = self.moves(source, before)
         channel_blocks = k.number("channel_blocks") if terms is None else terms.blocks
         most = self.chain
         for first in k.range(0, channel_blocks, most):
@@ -190,12 +193,18 @@ class Products:
                                 sums[i][o].value = self.added(sums[i][o].value, spread, vectors[o])
                     source.move(unroll)
                     factors.move(unroll * row)
-                source.move(to_next_block)
-            with k.when(first > 0):
+                move_on()
+            with k.when(first + before > 0):
                 for total, place in places:
                     total.value = total.value + m.load(place, lanes)
             for total, place in places:
                 m.store(total.value, place)
+
+    def moves(self, source: Cursor, first: Value | int) -> Callable[[], None]:
+        """Return what moves an address in V from the end of a block of channels to the next one that is summed up.
+        `first`: the number of the block at hand."""
+        to_next_block = self.k.number("v_block") - self.lanes
+        return lambda: source.move(to_next_block)
 
     @property
     def chain(self) -> Value | int:

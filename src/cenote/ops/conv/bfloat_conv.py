@@ -263,6 +263,7 @@ _ON_MEMORY = (
     "depthwise, stride 2",
     "groups of 4",
     "SiLU, depthwise",
+    "dilated, long window",
 )
 
 

@@ -16,7 +16,7 @@ from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_se
 from cenote.kernels.layout.reorder import pad_call
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
-from cenote.ops.conv.winograd import tiles_of
+from cenote.ops.conv.winograd import in_pieces, tiles_of
 
 _WORTH_REGIONS = 0.8  # of the plain sum's taps
 
@@ -117,7 +117,7 @@ def plain(problem: ConvProblem) -> Iterator[Lowering]:
 
 def _depends_on_size(problem: ConvProblem) -> bool:
     """Whether large maps are better left to Winograd's algorithms."""
-    return not problem.local and bool(tiles_of(problem.shape))
+    return not problem.local and bool(tiles_of(problem.shape) or in_pieces(problem.shape))
 
 
 def _seconds(problem: ConvProblem) -> float:

@@ -11,6 +11,7 @@ from cenote.core.sizes import plain
 from cenote.core.types import FLOAT32, Array, Layout, TensorType
 from cenote.kernels.base import present
 from cenote.kernels.winograd.calls import WinogradTiling
+from cenote.kernels.winograd.row_calls import WinogradRowsTiling
 from cenote.kernels.winograd.volume_calls import WinogradVolumeTiling
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
@@ -24,17 +25,30 @@ TILES: dict[tuple[int, ...], tuple[tuple[int, int], ...]] = {
     (1, 7): ((1, 2),),
     (7, 1): ((2, 1),),
 }
+ROW_TILE = 4  # outputs, and taps of a piece of a window
 LEAST_CHANNELS = 16  # below, transforms cost more than they save
 
 
 def tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
     """Outputs per tile that a convolution's window and channels allow: stride 1, no dilation, one group."""
-    simple = shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
-    if not simple or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
+    if not _is_one_apart(shape) or set(shape.dilations) != {1}:
         return ()
     plane = as_planes(shape.deep())[0]
     # Every plane of y sees one of x, so that it has products.
     return TILES.get(plane.window[1:], ()) if max(plane.pads[0]) < plane.window[0] else ()
+
+
+def _is_one_apart(shape: ConvShape) -> bool:
+    """Whether windows of one group of enough channels move by one."""
+    simple = shape.groups == 1 and set(shape.strides) == {1} and bool(shape.n)
+    return simple and min(shape.channels, shape.filters) >= LEAST_CHANNELS
+
+
+def in_pieces(shape: ConvShape) -> bool:
+    """Whether a convolution of one axis has a window that is cut into pieces, or dilated."""
+    if shape.rank != 1 or not _is_one_apart(shape):
+        return False
+    return shape.window[0] > ROW_TILE or (shape.window[0] == 3 and shape.dilations[0] > 1)
 
 
 def as_planes(deep: ConvShape) -> tuple[ConvShape, tuple[int, int, int]]:
@@ -70,6 +84,10 @@ def winograd(problem: ConvProblem) -> Iterator[Lowering]:
     if pool:
         even = tuple(extent - extent % 2 for extent in problem.shape.out)
         problem = dataclasses.replace(problem, shape=dataclasses.replace(problem.shape, out=even))
+    if in_pieces(problem.shape) and plain(problem.shape.out[0]) >= ROW_TILE * problem.shape.dilations[0]:
+        size = flat_shape(problem.shape.deep())
+        row_tiling = WinogradRowsTiling(size, 1, ROW_TILE, problem.target)
+        yield _in_tiles(problem, row_tiling, present(problem.weights)[:, :, 0])
     tiles = [tile for tile in tiles_of(problem.shape) if not pool or tile[0] % 2 == tile[1] % 2 == 0]
     if not tiles:
         return
@@ -102,6 +120,8 @@ def _in_tiles(problem: ConvProblem, tiling: WinogradTiling, weights: Array) -> L
     bias, activation, halo = problem.bias, problem.fused.activation, problem.shape.halo
     if isinstance(tiling, WinogradVolumeTiling) and tiling.axes[0] == 0:
         halo = ((0, 0), *halo[1:])  # planes of padding are not read
+    if isinstance(tiling, WinogradRowsTiling):
+        halo = ((halo[0][0], halo[0][1] + tiling.further),)
     room, tall, wide = tiling.temporary_elements, tiling.mv, tiling.mh
     name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
     # Rounding errors are two to three times those of a plain sum: tests/kernels/winograd/test_winograd.py.
