@@ -53,8 +53,9 @@ class Levels(NamedTuple):
 class ConvQuantizedSpec(KernelSpec):
     """Kernel of bytes. `dots`: the way of `codegen.dots`, x has 16 bits for "wide"; `copies`: x is bytes even so, of
     which each thread copies the pixels of a band to scratch memory; `signed`: x is s8; `quads`: groups of four channels
-    per tap; `y`: the result's type; `added`: whether floats have a bias of floats, before the `activation`; `residual`:
-    bytes of y's type are added as `residual` says; the other fields as in ConvDirectSpec."""
+    per tap; `short`: the last two channels of a tap fill it, and "wide" leaves them out; `y`: the result's type;
+    `added`: whether floats have a bias of floats, before the `activation`; `residual`: bytes of y's type are added as
+    `residual` says; the other fields as in ConvDirectSpec."""
 
     dots: str
     signed: bool
@@ -69,6 +70,7 @@ class ConvQuantizedSpec(KernelSpec):
     activation: Activation = field(default_factory=Activation)
     residual: bool = False
     copies: bool = False
+    short: bool = False
 
     # What the emitter of float32's direct convolution asks of its spec, and bytes do not have.
     clip = False
@@ -199,7 +201,8 @@ class _Emitter(DirectEmitter):
         """Add the products of four channels of one tap."""
         step = BYTES * self.lanes
         first = quad * self.spec.blocks * step
-        for parts in self.dots.stages:
+        ends_early = self.quantized.short and quad == self.quantized.quads - 1
+        for parts in self.dots.stages[:1] if ends_early else self.dots.stages:
             vectors = [
                 self.dots.weights(weights.at + (first + block * step), parts)
                 for block in range(self.spec.blocks)

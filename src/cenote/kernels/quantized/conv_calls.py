@@ -39,7 +39,7 @@ class QuantizedProblem:
     adds taken off, `scales` (filters) float32: from sums to numbers of y; for y of float32 `added` (filters) float32 or
     none. `computed`: those of the three that a program computes, by name, in memory as `filter_runs` says. `dots`: see
     codegen.dots. `copies`: whether kernels copy x band by band (`copies_bands`). `residual`: numbers by which another
-    tensor of y's type is added.
+    tensor of y's type is added. `short`: whether the last two channels of a block of x fill it.
     """
 
     shape: ConvShape
@@ -53,6 +53,7 @@ class QuantizedProblem:
     computed: Mapping[str, View] = field(default_factory=dict)
     residual: Residual | None = None
     copies: bool = False
+    short: bool = False
 
     @property
     def adds(self) -> bool:
@@ -143,6 +144,7 @@ class _QuantizedGroups(FilterGroups):
                 activation=self.quantized.activation,
                 residual=self.quantized.residual is not None,
                 copies=self.quantized.copies,
+                short=self.quantized.short,
             )
             for width in cut.widths
         )

@@ -30,6 +30,8 @@ from cenote.kernels.quantized.residual import Residual
 from cenote.kernels.quantized.tile_calls import quantized_tile_calls
 from cenote.kernels.quantized.tile_cut import ByteTileCut
 from cenote.kernels.quantized.widened import widened, widened_type
+from cenote.kernels.quantized.window_rows import WindowRows
+from cenote.kernels.quantized.window_rows import suits as suits_window_rows
 from cenote.kernels.winograd.quantized_calls import INT32, WinogradQuantizedTiling
 from cenote.ops.base import Lowering
 from cenote.ops.conv.direct import efficiency
@@ -212,12 +214,40 @@ def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
         yield from _tiles(
             problem, replace(bytes_, bias=problem.offsets(problem.x_zero).astype(np.int32)), unit
         )
+    if target.dots == PAIRS and target.vector_bytes == 32 and suits_window_rows(merged):
+        yield from _window_rows(problem, bytes_)
     # GMAC/s of bytes and of a copy in 16 bits, by a vector's bytes (Zen 4): 90 and 87 for 64, 75 and 84 for 32, 32 and
     # 32 for 16.
     if target.dots == PAIRS and unit == lanes and target.vector_bytes == 32:
         yield from _wide(
             problem, bytes_, peak_seconds(executed, target, efficiency(shape, lanes) * BYTES_FASTER[WIDE])
         )
+
+
+def _window_rows(problem: QuantizedConvolution, bytes_: QuantizedProblem) -> Iterator[Lowering]:
+    """Yield the lowering of the same sums on a copy of x in 16 bits, where rows of windows are runs of numbers."""
+    x, target = present(problem.inputs[0]), problem.target
+    rows = WindowRows(bytes_.shape)
+    memory = rows.memory(x, Layout(BYTES, problem.halo))
+    numbers = replace(
+        bytes_,
+        shape=rows.as_rows,
+        weights=rows.weights(bytes_.weights),
+        bias=problem.offsets(problem.x_zero).astype(np.int32),
+        dots=WIDE,
+        short=rows.is_short,
+    )
+
+    def calls(x: View, y: View, added: View | None, memory: View) -> Iterator[Call]:
+        copying, copy = rows.copied(x, memory)
+        yield copying
+        yield from quantized_calls(numbers, copy, y, target, added)
+
+    lanes, multiplied = target.lanes(), rows.unit - 2 * rows.is_short
+    filled = _filled(bytes_.shape.filters, lanes) * multiplied / rows.numbers
+    rate = efficiency(rows.as_rows, lanes, plain=True) * BYTES_FASTER[WIDE]
+    seconds = peak_seconds(bytes_.shape.operations * filled, target, rate) + moved_seconds(3 * memory.size)
+    yield from problem.lowerings("quantized_rows", BYTES, seconds + LAUNCH, calls, temporaries=(memory,))
 
 
 def _tiles(problem: QuantizedConvolution, bytes_: QuantizedProblem, unit: int) -> Iterator[Lowering]:
