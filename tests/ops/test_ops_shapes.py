@@ -10,7 +10,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import cenote
+from cenote.core.computed import SizedArray
 from cenote.core.errors import ShapeError
+from cenote.core.trace import Trace
+from cenote.core.types import FLOAT32, TensorType
+from cenote.ops.elementwise.where import TileArray
+from cenote.ops.linear.einsum import Einsum
 
 
 def model(
@@ -73,3 +78,17 @@ def test_a_transposed_convolution_of_less_than_nothing_is_refused() -> None:
     proto = model("ConvTranspose", ["x", "w"], (1, 1, 3, 0), weights, strides=[3, 3])
     with pytest.raises(ShapeError, match="larger input"):
         cenote.load(proto)
+
+
+def test_open_axes_are_not_asked_whether_they_are_one() -> None:
+    """A batch of one would be another class of plans."""
+    trace = Trace()
+    n: Any = trace.dimension(2)
+    kinds = [TensorType(FLOAT32, (batch, 3, 3)) for batch in (n, n, 1)]
+    for inputs in ([kinds[0], kinds[1]], [kinds[0], kinds[2]], [kinds[2], kinds[0]]):
+        (product,) = Einsum("bij,bjk->bik").types(*inputs)
+        assert repr(product.shape[0]) == repr(n)
+    repeats = TensorType.known(SizedArray.of([n, 1, 2], np.dtype(np.int64)))
+    (tiled,) = TileArray().types(kinds[2], repeats)
+    assert repr(tiled.shape) == repr((n, 3, 6))
+    assert not trace.guards

@@ -64,7 +64,7 @@ class TileArray(Op):
         counts = known_ints(self.name, repeats, 1, "repeats")
         if len(counts) != data.rank:
             raise ShapeError(f"tile: {len(counts)} repeats for {data}; one per axis is needed")
-        if min(counts, default=0) < 0:
+        if any(count < 0 for count in counts):  # `min` would ask which is the least
             raise ArgumentError(f"tile: repeats {list(counts)} are negative")
         return (TensorType(data.dtype, tuple(n * e for n, e in zip(counts, data.shape, strict=True))),)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.formulas.certain import always_equal
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require_kind, require_same_dtype
@@ -65,6 +66,11 @@ class Einsum(Op):
             named = (*x.shape[: len(before)], *x.shape[len(before) + free :])
             for letter, extent in zip(before + after, named, strict=True):
                 known = sizes.setdefault(letter, extent)
+                if always_equal(known, 1):
+                    sizes[letter] = extent
+                # Open extents that are the same are not asked whether they are 1.
+                if any(always_equal(*pair) for pair in ((known, 1), (extent, 1), (known, extent))):
+                    continue
                 if known != extent and 1 not in (known, extent):
                     raise ShapeError(
                         f"einsum: axis '{letter}' of '{self.equation}' is both {known} and {extent}"
