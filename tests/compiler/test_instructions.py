@@ -32,6 +32,8 @@ PAIRS: tuple[Pair, ...] = (
     lambda a, b: a * b,
     lambda a, b: a // (b * b + 1),
     lambda a, b: -(-a // 7),
+    lambda a, b: (a * b) // (-2 - b * b),
+    lambda a, b: (a * 3) // -3 + a // -4,
     lambda a, b: a % 5 + b,
     maximum,
     minimum,
