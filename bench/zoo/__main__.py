@@ -50,7 +50,7 @@ def check(found: results.Found, folder: Path) -> None:
     one, files = ARCHITECTURES[found.name], ModelFiles(found.name, folder)
     found.tolerance = files.tolerance or TOLERANCE
     found.fixed = check_fixed(one, folder)
-    found.open = check_open(one, folder) if files.converted("any.onnx").exists() else None
+    found.open = check_open(one, folder, found.tolerance) if files.converted("any.onnx").exists() else None
     print(f"{found.name}: {found.fixed} open: {found.open} tolerance {found.tolerance:.1e}", flush=True)
 
 

@@ -2,10 +2,13 @@
 
     python -m bench.zoo.export FOLDER                    all
     python -m bench.zoo.export FOLDER timm-dla34 smp-unet
+    python -m bench.zoo.export FOLDER --open-answers smp-manet
 
 For each architecture: `<name>.onnx` of the timed size; `<name>.npz` with the input `x`, torch's output `y`, the output
 `y64` of the same weights in float64, the multiply-adds `macs` and the `tolerance` of answers; `<name>.any.onnx` with
-the batch and what else can vary open; `<name>.pt`, the weights, from which `bench.zoo.convert_litert` goes on.
+the batch and what else can vary open; `<name>.pt`, the weights, from which `bench.zoo.convert_litert` goes on. With
+--open-answers `<name>.any.npz` with the answers in float64 at the sizes of `bench.zoo.checks`, `y64_0` and so on, and
+their own `tolerance`: minutes for a network, wanted where two engines differ.
 
 Needs torch and the projects of the list: torchvision, timm, segmentation-models-pytorch, pytorchcv, monai, spandrel,
 transformers and diffusers. What cannot be exported is named and left out.
@@ -18,6 +21,7 @@ import os
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +31,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench.files import ModelFiles
 from bench.verdict import TOLERANCE
 from bench.zoo.architectures import ARCHITECTURES, Architecture
+from bench.zoo.checks import open_inputs
 from bench.zoo.definitions import module_of, natural, without_native_code
 
 OPSET = 17
@@ -75,6 +80,19 @@ def export(one: Architecture, folder: Path) -> str:
     return missing
 
 
+def export_answers(one: Architecture, folder: Path) -> None:
+    """Write the answers in float64 at open sizes, of an architecture that has been exported."""
+    module, files = module_of(one), ModelFiles(f"{one.name}.any", folder)
+    module.load_state_dict(torch.load(ModelFiles(one.name, folder).weights))
+    inputs = open_inputs(one)
+    with torch.no_grad():
+        found = [module(torch.from_numpy(x)).numpy() for x in inputs]
+        exact = [in_float64(module, x) for x in inputs]
+    errors = [np.abs(y - y64).max() / np.abs(y64).max() for y, y64 in zip(found, exact, strict=True)]
+    answers: dict[str, Any] = {f"y64_{index}": y64 for index, y64 in enumerate(exact)}
+    np.savez(files.arrays, tolerance=max(TOLERANCE, SLACK * float(max(errors))), **answers)
+
+
 def in_float64(module: nn.Module, x: np.ndarray) -> np.ndarray:
     """The answer of the same weights in float64. Turns the module into a float64 one."""
     torch.set_default_dtype(torch.float64)
@@ -90,11 +108,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.zoo.export", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", default=list(ARCHITECTURES), help="architectures (default: all)")
+    parser.add_argument(
+        "--open-answers", action="store_true", help="write answers at open sizes, nothing else"
+    )
     parser.add_argument("--again", action="store_true", help="write again what is there already")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     native = without_native_code()
-    for name in given.names:
+    for name in given.names if given.open_answers else ():
+        export_answers(ARCHITECTURES[name], given.folder)
+    for name in () if given.open_answers else given.names:
         if ModelFiles(name, given.folder).arrays.exists() and not given.again:
             continue
         begin = time.perf_counter()

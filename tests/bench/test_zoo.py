@@ -62,6 +62,31 @@ def test_other_bits_on_two_threads_are_not_right(
     assert found.is_right(1e-4) == right
 
 
+@pytest.mark.parametrize(
+    ("off", "written", "right"), [(1e-5, False, True), (1e-3, False, False), (1e-3, True, True)]
+)
+def test_float64_decides_where_the_engines_differ(
+    off: float, written: bool, right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ARCHITECTURES["own-dcgan"]
+    exact = np.ones(4)
+    if written:
+        answers_of = {f"y64_{index}": exact for index in range(checks.SIZES)}
+        np.savez(ModelFiles(f"{one.name}.any", tmp_path).arrays, tolerance=5e-4, **answers_of)
+
+    def answers(ours: bool, files: ModelFiles, inputs: list[np.ndarray], threads: int) -> list[Arrays]:
+        return [(exact.astype(np.float32) + (2e-4 if ours else 2e-4 + off),) for _ in inputs]
+
+    monkeypatch.setattr(checks, "answers", answers)
+    monkeypatch.setattr(checks, "planned", lambda *given: None)
+    found = checks.check_open(one, tmp_path, 1e-4)
+    assert found.is_right(1e-4) == right
+    assert found.tolerance == (5e-4 if written else None)
+    if written:
+        assert found.error == pytest.approx(2e-4, rel=1e-2)
+        assert found.peer == pytest.approx(1.2e-3, rel=1e-2)
+
+
 def found_of(ours: float, peer: float, error: float) -> results.Found:
     outcomes = [
         Outcome("cenote", "1", error=1e-6, fastest=ours, median=ours, round_medians=[ours, ours]),
