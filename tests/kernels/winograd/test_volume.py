@@ -45,7 +45,8 @@ def reference(op: Conv, arrays: list[Array]) -> Array:
     """PyTorch's, in float64."""
     x, w, bias = (torch.from_numpy(each).double() for each in arrays[:3])
     ends = list(itertools.chain(*reversed(op.pads)))
-    y = torch.nn.functional.conv3d(torch.nn.functional.pad(x, ends), w, bias).numpy()
+    padded, steps = torch.nn.functional.pad(x, ends), op.dilations or (1, 1, 1)
+    y = torch.nn.functional.conv3d(padded, w, bias, dilation=steps).numpy()
     y = y + arrays[3] if op.residual else y
     return np.maximum(y, 0) if op.activation.kind == "relu" else y
 
@@ -102,6 +103,35 @@ def test_volumes_of_any_size(
         shape = reference(dataclasses.replace(op, residual=False), arrays).shape
         arrays.append(np.random.default_rng(5).standard_normal(shape).astype(np.float32))
     assert check(op, arrays, target, wider=number % 3 == 1)
+
+
+DILATED = [
+    (16, 24, (8, 12, 8), 1, (2, 2, 2), (3, 3, 3)),
+    (20, 40, (6, 12, 15), 2, (3, 2, 3), (3, 3, 3)),
+    (16, 16, (12, 3, 8), 1, (2, 1, 4), (3, 1, 1)),
+]
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "size", "n", "dilations", "window", "target"),
+    over_targets(DILATED, 2),
+    ids=target_name,
+)
+def test_dilated_volumes(
+    channels: int, filters: int, size: Size, n: int, dilations: Size, window: Size, target: Target
+) -> None:
+    pads = tuple((k // 2 * d, k // 2 * d) for k, d in zip(window, dilations, strict=True))
+    op = Conv(pads=pads, dilations=dilations, residual=n == 1, activation=Activation("relu"))
+    arrays = inputs(n, channels, filters, size, window)
+    if op.residual:
+        arrays.append(np.random.default_rng(5).standard_normal((n, filters, *size)).astype(np.float32))
+    assert check(op, arrays, target, wider=n == 2)
+
+
+@pytest.mark.parametrize(("size", "pad"), [((8, 9, 8), 2), ((8, 8, 8), 1)])
+def test_a_dilated_volume_that_is_not_cut_evenly_is_left_to_others(size: Size, pad: int) -> None:
+    op = Conv(pads=((pad, pad),) * 3, dilations=(2, 2, 2))
+    assert not lowerings(op, inputs(1, 16, 16, size, (3, 3, 3)), TARGETS[0])
 
 
 extents = st.tuples(*[st.integers(1, 9)] * 3)

@@ -207,6 +207,11 @@ class WinogradTiling:
         return per_tile * self.products_of(self.ends, self.tiles)
 
     @property
+    def pitch(self) -> int:
+        """Distance of neighbouring elements of a row."""
+        return self.lanes
+
+    @property
     def panel(self) -> int:
         """Number of the weights of one product and one group of filters."""
         return self.channel_blocks * self.lanes * self.group_blocks * self.lanes
@@ -286,7 +291,7 @@ class WinogradTiling:
             return []
         steps = {"x": self.steps(x), "y": self.steps(y), "r": self.steps(residual or y)}
         pads = self.shape.pads
-        row = self.lanes
+        row = self.pitch
         above = pads[-2][0] * steps["x"]["h"] if len(pads) > 1 else 0
         source = x.at(-(above + pads[-1][0] * row))
         pointers: dict[str, Argument] = {**constants, "x": source, "residual": residual, "y": y, "v": v}

@@ -140,6 +140,7 @@ class WinogradEmitter:
 
     def __init__(self, spec: WinogradSpec, k: Kernel, target: Target) -> None:
         self.spec, self.k, self.lanes = spec, k, target.lanes()
+        self.pitch: Value | int = self.lanes  # from element to element of a row
         self.table = k.scratch.cast(I64)
         self.temporary = (k.scratch + k.number("table_bytes")).cast(self.word)
         after = k.scratch + (k.number("table_bytes") + k.number("temporary_bytes"))
@@ -231,7 +232,7 @@ class WinogradEmitter:
                 left = k.select(tiles.is_last_column, columns, rest % across) * spec.mh
                 for offset, side in enumerate("xyr"):
                     row, column = (top, left) if side == "x" else (top // spec.step, left // spec.step)
-                    place = n * k.number(f"{side}_n") + row * k.number(f"{side}_h") + column * self.lanes
+                    place = n * k.number(f"{side}_n") + row * k.number(f"{side}_h") + column * self.pitch
                     self.table.store(place, index * TABLE + offset)
 
     # ---- transforms -------------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ class WinogradEmitter:
 
     def input_tile(self, x: Pixels, to: Pointer, down: Value, across: Value) -> None:
         """Transform one tile of one channel block: down the columns into a small square, then along its rows."""
-        k, lanes, full_v, full_h = self.k, self.lanes, self.spec.vertical, self.spec.horizontal
+        k, full_v, full_h = self.k, self.spec.vertical, self.spec.horizontal
         rows, columns = down + (full_v.r - 1), across + (full_h.r - 1)
 
         def along(f: Filtering, d: Sequence[Value], row: Pointer) -> None:
@@ -302,11 +303,11 @@ class WinogradEmitter:
 
         if full_v.is_trivial:
             for f in self.lengths(across, full_h):
-                along(f, [self.loaded(x + j * lanes) for j in range(f.a)], to)
+                along(f, [self.loaded(x + self.pitch * j) for j in range(f.a)], to)
             return
         for f in self.lengths(down, full_v):
             for j in k.range(0, columns):
-                column = x + j * lanes
+                column = x + j * self.pitch
                 values = apply_input(k, f, [self.loaded(column + self.x_rows[i]) for i in range(f.a)])
                 self.store_column(j, [self.as_words(value) for value in values])
         for f in self.lengths(across, full_h):
@@ -379,14 +380,14 @@ class WinogradEmitter:
     def store_row(self, row: Pointer, values: Sequence[Value]) -> None:
         """Store values of neighbouring pixels, as `finish` returns them."""
         for j, value in enumerate(values):
-            row.store(value, j * self.lanes)
+            row.store(value, self.pitch * j)
 
     def finish(self, values: Sequence[Value], i: Value) -> list[Value]:
         k, spec = self.k, self.spec
         totals = [value + self.bias for value in values]
         if spec.residual:
             row = self.r + k.number("r_h") * i
-            totals = [total + row.load(j * self.lanes, self.lanes) for j, total in enumerate(totals)]
+            totals = [total + row.load(self.pitch * j, self.lanes) for j, total in enumerate(totals)]
         return activated(k, spec.activation, totals)
 
 

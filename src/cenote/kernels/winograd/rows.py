@@ -117,8 +117,8 @@ class _Emitter(WinogradEmitter):
         self.image = row // k.number("phase_blocks")
         self.begin = row % k.number("phase_blocks") * k.number("phase_block")
         self.end = k.min_drop_nan(self.begin + k.number("phase_block"), step)
-        self.pitch = step * self.lanes
-        self.columns = [self.pitch * j for j in range(self.spec.horizontal.a)]
+        self.pitch = pitch = step * self.lanes
+        self.columns = [pitch * j for j in range(self.spec.horizontal.a)]
         self.first = place * k.number("block")
         super().enter(place)
 

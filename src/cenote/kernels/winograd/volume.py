@@ -13,6 +13,8 @@ A sum over taps and channels is one over the channel blocks of neighbouring plan
 that see planes of padding are left out, so x needs no halo across planes, and four planes of a 3x3x3 window have 10
 products and not 12. With one tap across planes it is a convolution of every plane.
 
+A dilation makes that many volumes of one, along every axis: of every d-th plane, row and column.
+
 Planes and the rows of tiles in them are any axes of x whose steps the words give: a window of 3x1x1 moves along a
 plane of depth and width.
 """
@@ -38,15 +40,22 @@ PLANE_NUMBERS = split_words(
     # Steps from plane to plane, in elements.
     "x_plane y_plane r_plane v_plane m_plane",
 )
+PHASE_NUMBERS = split_words(
+    # Dilations across planes, down and along rows, of which each makes as many volumes; steps from one to the next.
+    "planes_apart rows_apart columns_apart",
+    "x_next_plane x_next_row y_next_plane y_next_row r_next_plane r_next_row",
+)
 
 
 @dataclass(frozen=True)
 class WinogradVolumeSpec(WinogradSpec):
-    """Kernel of volumes; the fields as in WinogradSpec, without `pool`."""
+    """Kernel of volumes; the fields as in WinogradSpec, without `pool`; `dilated`: whether elements lie apart."""
+
+    dilated: bool = False
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        return (*WORDS, *numbers_named(PLANE_NUMBERS))
+        return (*WORDS, *numbers_named(PLANE_NUMBERS), *numbers_named(PHASE_NUMBERS if self.dilated else ()))
 
     def emit(self, target: Target) -> Kernel:
         kernel = self.kernel(target)
@@ -92,6 +101,26 @@ class _VolumeProducts(Products):
 
 
 class _Emitter(WinogradEmitter):
+    def __init__(self, spec: WinogradVolumeSpec, k: Kernel, target: Target) -> None:
+        super().__init__(spec, k, target)
+        self.dilated = spec.dilated
+        if spec.dilated:
+            self.pitch = k.number("columns_apart") * self.lanes
+
+    def volume(self, side: str) -> Value:
+        """Place of the volume at hand in x, y or the residual."""
+        k, index = self.k, self.image
+        if not self.dilated:
+            return index * k.number(f"{side}_n")
+        columns, rows, planes = (k.number(f"{axis}_apart") for axis in ("columns", "rows", "planes"))
+        row, plane = index // columns, index // columns // rows
+        return (
+            plane // planes * k.number(f"{side}_n")
+            + plane % planes * k.number(f"{side}_next_plane")
+            + row % rows * k.number(f"{side}_next_row")
+            + index % columns * self.lanes
+        )
+
     def enter(self, block: Value) -> None:
         k = self.k
         tile_blocks, plane_blocks = k.number("tile_blocks"), k.number("plane_blocks")
@@ -116,14 +145,14 @@ class _Emitter(WinogradEmitter):
 
     def inputs(self, source: Pixels, v: Pointer) -> Iterator[tuple[Pixels, Pointer]]:
         k, begin = self.k, self.planes.x_begin
-        image = source + self.image * k.number("x_n")
+        image = source + self.volume("x")
         for plane in k.range(begin, self.planes.x_end):
             yield image + plane * k.number("x_plane"), v + (plane - begin) * k.number("v_plane")
 
     def outputs(self, m: Pointer) -> Iterator[MapOfResults]:
         k = self.k
-        y = k.pointer("y") + self.image * k.number("y_n")
-        r = k.pointer("residual") + self.image * k.number("r_n")
+        y = k.pointer("y") + self.volume("y")
+        r = k.pointer("residual") + self.volume("r")
         for plane in k.range(self.planes.begin, self.planes.end):
             yield MapOfResults(
                 m + (plane - self.planes.begin) * k.number("m_plane"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from dataclasses import dataclass
 
@@ -12,8 +13,10 @@ from cenote.core.computed import whole_of
 from cenote.core.sizes import maximum, minimum
 from cenote.core.types import Array
 from cenote.kernels.base import Packed, View
+from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.tables import planes_per_block, tiles_per_plane
 from cenote.kernels.winograd.calls import SKEW, WinogradTiling
+from cenote.kernels.winograd.kernel import WinogradSpec
 from cenote.kernels.winograd.volume import WinogradVolumeSpec
 
 
@@ -21,13 +24,19 @@ from cenote.kernels.winograd.volume import WinogradVolumeSpec
 class WinogradVolumeTiling(WinogradTiling):
     """Tiling of one layer of three axes: across planes, down and across a plane.
 
-    `axes`: the axes of x that these are; the last one is the last. `shape` has them in this order. Every plane of y
-    sees at least one of x: pads across planes are smaller than the window.
+    `apart`: dilations; of a volume they make several, and `shape` is one of these, its n times as large. `axes`: the
+    axes of x that these are; the last one is the last. `shape` has them in this order. Every plane of y sees at least
+    one of x: pads across planes are smaller than the window.
     """
 
     axes: tuple[int, int, int] = (0, 1, 2)
+    apart: tuple[int, int, int] = (1, 1, 1)
 
     kind = WinogradVolumeSpec
+
+    @property
+    def pitch(self) -> int:
+        return self.lanes * self.apart[2]
 
     @property
     def taps(self) -> int:
@@ -138,21 +147,36 @@ class WinogradVolumeTiling(WinogradTiling):
 
         return Packed(shape, make)
 
+    @property
+    def is_dilated(self) -> bool:
+        return max(self.apart) > 1
+
+    def _spec(self, phase: str, activation: Activation, residual: bool) -> WinogradSpec:
+        spec = super()._spec(phase, activation, residual)
+        assert isinstance(spec, WinogradVolumeSpec)
+        return dataclasses.replace(spec, dilated=self.is_dilated)
+
     def steps(self, view: View) -> dict[str, int]:
         n, block, *spatial = view.strides
         plane, row, _ = (spatial[axis] for axis in self.axes)
-        return {"n": n, "block": block, "h": row, "plane": plane}
+        steps = {"n": n, "block": block, "h": row * self.apart[1], "plane": plane * self.apart[0]}
+        return steps | ({"next_plane": plane, "next_row": row} if self.is_dilated else {})
 
     def numbers(self, phase: str) -> dict[str, int]:
-        return super().numbers(phase) | {
-            "tiles": self.map_tiles,
-            "taps": self.taps,
-            "before": self.before,
-            "x_planes": self.shape.size[0],
-            "y_planes": self.shape.out[0],
-            "plane_block": self.plane_block,
-            "plane_blocks": self.plane_blocks,
-            "tile_blocks": self.tile_blocks,
-            "v_plane": self.v_plane,
-            "m_plane": self.m_plane,
-        }
+        names = ("planes_apart", "rows_apart", "columns_apart") if self.is_dilated else ()
+        return (
+            super().numbers(phase)
+            | dict(zip(names, self.apart, strict=False))
+            | {
+                "tiles": self.map_tiles,
+                "taps": self.taps,
+                "before": self.before,
+                "x_planes": self.shape.size[0],
+                "y_planes": self.shape.out[0],
+                "plane_block": self.plane_block,
+                "plane_blocks": self.plane_blocks,
+                "tile_blocks": self.tile_blocks,
+                "v_plane": self.v_plane,
+                "m_plane": self.m_plane,
+            }
+        )

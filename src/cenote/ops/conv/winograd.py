@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cenote.core.conv_geometry import ConvShape
-from cenote.core.sizes import plain
+from cenote.core.sizes import is_size, plain
 from cenote.core.types import FLOAT32, Array, Layout, TensorType
 from cenote.kernels.base import present
 from cenote.kernels.winograd.calls import WinogradTiling
@@ -31,9 +32,9 @@ LEAST_CHANNELS = 16  # below, transforms cost more than they save
 
 def tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
     """Outputs per tile that a convolution's window and channels allow: stride 1, no dilation, one group."""
-    if not _is_one_apart(shape) or set(shape.dilations) != {1}:
+    if not _is_one_apart(shape) or (max(shape.dilations) > 1 and not _is_cut_evenly(shape)):
         return ()
-    plane = as_planes(shape.deep())[0]
+    plane = as_planes(undilated(shape).deep())[0]
     # Every plane of y sees one of x, so that it has products.
     return TILES.get(plane.window[1:], ()) if max(plane.pads[0]) < plane.window[0] else ()
 
@@ -42,6 +43,30 @@ def _is_one_apart(shape: ConvShape) -> bool:
     """Whether windows of one group of enough channels move by one."""
     simple = shape.groups == 1 and set(shape.strides) == {1} and bool(shape.n)
     return simple and min(shape.channels, shape.filters) >= LEAST_CHANNELS
+
+
+def _is_cut_evenly(shape: ConvShape) -> bool:
+    """Whether a dilated volume is several volumes of equal sizes. Open sizes are not known to be."""
+    every = zip(shape.dilations, shape.size, shape.out, shape.pads, strict=True)
+    return shape.rank == 3 and all(
+        step == 1 or not (is_size(size) or is_size(out) or any(each % step for each in (size, out, *pads)))
+        for step, size, out, pads in every
+    )
+
+
+def undilated(shape: ConvShape) -> ConvShape:
+    """Return one of the volumes of every d-th plane, row and column; n counts all."""
+    steps = shape.dilations
+    return dataclasses.replace(
+        shape,
+        n=shape.n * math.prod(steps),
+        size=tuple(size // step for size, step in zip(shape.size, steps, strict=True)),
+        out=tuple(out // step for out, step in zip(shape.out, steps, strict=True)),
+        pads=tuple(
+            (begin // step, end // step) for (begin, end), step in zip(shape.pads, steps, strict=True)
+        ),
+        dilations=(1,) * shape.rank,
+    )
 
 
 def in_pieces(shape: ConvShape) -> bool:
@@ -102,11 +127,14 @@ def winograd(problem: ConvProblem) -> Iterator[Lowering]:
 
 
 def _of_volumes(problem: ConvProblem, tiles: Sequence[tuple[int, int]]) -> Iterator[Lowering]:
-    size, axes = as_planes(problem.shape)
+    size, axes = as_planes(undilated(problem.shape))
+    first, second, third = (problem.shape.dilations[axis] for axis in axes)
     weights = present(problem.weights).transpose(0, 1, *(2 + axis for axis in axes))
     for tall, wide in tiles:
         if plain(size.out[1]) >= tall and plain(size.out[2]) >= wide:
-            tiling = WinogradVolumeTiling(size, tall, wide, problem.target, axes=axes)
+            tiling = WinogradVolumeTiling(
+                size, tall, wide, problem.target, axes=axes, apart=(first, second, third)
+            )
             yield _in_tiles(problem, tiling, weights)
 
 
