@@ -19,7 +19,7 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import SumBlocks
 from cenote.kernels.product.panels import Panels, order_of, panel_call
 from cenote.kernels.product.tiles import OPERANDS, ProductSpec, chunk
-from cenote.kernels.product.vector import COLUMNS, RUN, VectorSpec
+from cenote.kernels.product.vector import COLUMNS, PREFETCHED_FROM, RUN, VectorSpec
 from cenote.kernels.strided_axes import Axis, axis_words, is_one, position_count
 
 _MACS_PER_SECOND = 50e9  # multiply-adds of one core, to size pieces of work; a factor of 2 either way is fine
@@ -216,6 +216,11 @@ class Product:
         call = Call.named(specs[0], words, items, grain, scratch, executed)
         return call.among(specs, cut.chosen)
 
+    def _is_beyond_caches(self) -> bool:
+        """Whether B is known to be larger than the caches."""
+        size = self.n * self.k * _view(self.b).type.dtype.itemsize
+        return not is_size(size) and size >= PREFETCHED_FROM
+
     def _vector(self, target: Target) -> Call:
         y = _view(self.y)
         spec = VectorSpec(
@@ -225,6 +230,7 @@ class Product:
             _view(self.a).type.dtype,
             _view(self.b).type.dtype,
             y.type.dtype,
+            self._is_beyond_caches(),
         )
         run = maximum(RUN, minimum(COLUMNS, -(-self.n // (2 * RUN)) * RUN))
         words: dict[str, Argument] = {
