@@ -128,14 +128,17 @@ def lenet() -> bytes:
     return content
 
 
-def tasks(model: cenote.Model, feed: list[np.ndarray], count: int, seconds: float) -> float:
-    """Calls per second of so many tasks that await the model."""
+def tasks(model: cenote.Model, feed: list[np.ndarray], count: int, seconds: float, in_threads: bool) -> float:
+    """Calls per second of so many tasks that await the model, or calls in threads of the event loop."""
     (name,) = (each.name for each in model.inputs)
 
     async def one(until: float) -> int:
         calls = 0
         while time.perf_counter() < until:
-            await model.async_run({name: feed[0]})
+            if in_threads:
+                await asyncio.to_thread(model, feed[0])
+            else:
+                await model.async_run({name: feed[0]})
             calls += 1
         return calls
 
@@ -168,9 +171,10 @@ def models(rounds: int) -> None:
     for count in (1, 2, 8):
         best = max(slice_of(model, feed, count, 0.2)[0] for _ in range(max(3, rounds // 10)))
         print(f"| {count} threads | {best:.0f} |")
-    for count in (1, 8):
-        best = max(tasks(model, feed, count, 0.2) for _ in range(max(3, rounds // 10)))
-        print(f"| {count} tasks | {best:.0f} |")
+    for in_threads in (False, True):
+        for count in (1, 8):
+            best = max(tasks(model, feed, count, 0.2, in_threads) for _ in range(max(3, rounds // 10)))
+            print(f"| {count} tasks{', asyncio.to_thread' * in_threads} | {best:.0f} |")
 
 
 def main() -> None:

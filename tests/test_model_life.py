@@ -155,6 +155,22 @@ def test_runs_are_awaited_side_by_side(path: Path) -> None:
         assert np.array_equal(got["y"], model(scale * X))
 
 
+def test_calls_in_threads_of_an_event_loop_are_right(path: Path) -> None:
+    """More callers than cores, each with pictures of its own, and sizes that take turns."""
+    model = cenote.load(path, threads=1)
+    pictures = [np.ascontiguousarray(scale * X[:, :, : 6 - scale % 2]) for scale in range(1, 9)]
+    wanted = [model(x) for x in pictures]
+
+    async def one(x: np.ndarray) -> list[np.ndarray]:
+        return [await asyncio.to_thread(model, x) for _ in range(25)]
+
+    async def every() -> Sequence[list[np.ndarray]]:
+        return await asyncio.gather(*map(one, pictures))
+
+    for want, answers in zip(wanted, asyncio.run(every()), strict=True):
+        assert all(np.array_equal(want, each) for each in answers)
+
+
 def test_an_awaited_run_raises_what_a_run_does(path: Path) -> None:
     with pytest.raises(InputError, match="'z' is no input"):
         asyncio.run(cenote.load(path).async_run({"z": X}))
