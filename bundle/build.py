@@ -19,6 +19,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 import cenote
@@ -33,23 +34,34 @@ from cenote.runtime import formulas
 TRIPLE = "x86_64-unknown-linux-gnu"
 LEVEL_NAMES = ("avx2", "avx512")
 KIB, MIB = 1 << 10, 1 << 20
-# Level 1, 2 and 3 as one core sees them: Haswell to Coffee Lake; Zen 2 and 3; Skylake servers and Zen 4; Ice Lake
-# servers and Alder Lake; Sapphire Rapids and later.
-CACHES = (
-    (32 * KIB, 256 * KIB, 8 * MIB),
-    (32 * KIB, 512 * KIB, 32 * MIB),
-    (32 * KIB, 1 * MIB, 32 * MIB),
-    (48 * KIB, 1280 * KIB, 48 * MIB),
-    (48 * KIB, 2 * MIB, 105 * MIB),
+
+
+class Machine(NamedTuple):
+    """What decides between kernels: level 1, 2 and 3 as one core sees them, and whether AVX-512 computes in halves."""
+
+    l1: int
+    l2: int
+    l3: int
+    halved: bool = False
+
+
+MACHINES = (
+    Machine(32 * KIB, 256 * KIB, 8 * MIB),  # Haswell to Coffee Lake
+    Machine(32 * KIB, 512 * KIB, 32 * MIB),  # Zen 2 and 3
+    Machine(32 * KIB, 1 * MIB, 32 * MIB),  # Skylake servers
+    Machine(32 * KIB, 1 * MIB, 32 * MIB, halved=True),  # Zen 4
+    Machine(48 * KIB, 1280 * KIB, 48 * MIB),  # Ice Lake servers and Alder Lake
+    Machine(48 * KIB, 2 * MIB, 105 * MIB),  # Sapphire Rapids and later
 )
 
 LARGEST = 10_000_000  # bytes of the file: the whole wheel may have 12 MB
 
 
-def described(level: str, caches: tuple[int, int, int]) -> Target:
-    """A machine of a level, with caches of these sizes."""
+def described(level: str, machine: Machine) -> Target:
+    """The target for a machine, at a level of instructions."""
     target = choose_target(LEVELS["x86-64-v4"], TRIPLE, level)
-    return replace(target, l1_bytes=caches[0], l2_bytes=caches[1], l3_bytes=caches[2])
+    halved = machine.halved and target.vector_bytes == 64
+    return replace(target, l1_bytes=machine.l1, l2_bytes=machine.l2, l3_bytes=machine.l3, halved=halved)
 
 
 @contextmanager
@@ -108,8 +120,8 @@ def _kernels_by_level(name: str) -> dict[str, dict[str, KernelSource]]:
     found: dict[str, dict[str, KernelSource]] = {level: {} for level in LEVEL_NAMES}
     content = network(name)
     for level in LEVEL_NAMES:
-        for caches in CACHES:
-            found[level].update(kernels_of(name, content, described(level, caches)))
+        for machine in MACHINES:
+            found[level].update(kernels_of(name, content, described(level, machine)))
     return found
 
 
@@ -117,7 +129,7 @@ def compiled(wanted: dict[str, dict[str, KernelSource]]) -> dict[bytes, bytes]:
     """Object code by the key under which the package looks for it. Raises CodegenError where LLVM refuses a kernel."""
     objects: dict[bytes, bytes] = {}
     for level, sources in wanted.items():
-        target = described(level, CACHES[0])
+        target = described(level, MACHINES[0])
 
         def done(symbol: str, code: bytes, target: Target = target) -> None:
             objects[bundle.key(symbol, target)] = code
