@@ -7,10 +7,11 @@ the file's own accuracy, without what an engine's arithmetic adds (saturation on
 """
 
 import argparse
+import json
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -129,23 +130,30 @@ def score(case: Case, found: dict[str, np.ndarray], floats: dict[str, np.ndarray
     return f"{100 * float((found[case.scores].argmax(axis=-1) == case.labels).mean()):.2f} %, {worst:.4f}"
 
 
-def measure(case: Case, folder: Path, tell: Callable[[Line], None]) -> None:
-    """All lines of a case."""
+def measure(
+    case: Case, folder: Path, known: Collection[tuple[str, str]], tell: Callable[[Line], None]
+) -> None:
+    """All lines of a case but those that are `known`, by case and file."""
+    files = [
+        (tool, method) for method in METHODS for tool in TOOLS if (tool, method) != ("onnxruntime", "mse")
+    ]
+    named = {"float": None, **{f"{tool}, {method}": (tool, method) for tool, method in files}}
+    left = {name: made for name, made in named.items() if (case.name, name) not in known}
+    if not left:
+        return
     path = folder / "float.onnx"
     onnx.save(case.model, path)
     floats = answers("node by node", path, case)
-    tell(Line(case.name, "float", {each: _attempt(each, path, case, floats) for each in ENGINES}))
-    for method in METHODS:
-        for tool, quantize in TOOLS.items():
-            if (tool, method) == ("onnxruntime", "mse"):
-                continue
+    for name, made in left.items():
+        if made is not None:
+            tool, method = made
             path = folder / f"{tool}.onnx"
             try:
-                quantize(case, method, path)
+                TOOLS[tool](case, method, path)
             except Exception as error:  # a peer's tool: a line of the report
-                tell(Line(case.name, f"{tool}, {method}", {ENGINES[0]: _short(error)}))
+                tell(Line(case.name, name, {ENGINES[0]: _short(error)}))
                 continue
-            tell(Line(case.name, f"{tool}, {method}", {e: _attempt(e, path, case, floats) for e in ENGINES}))
+        tell(Line(case.name, name, {each: _attempt(each, path, case, floats) for each in ENGINES}))
 
 
 def _attempt(engine: str, path: Path, case: Case, floats: dict[str, np.ndarray]) -> str:
@@ -186,20 +194,36 @@ def main() -> None:
     )
     parser.add_argument("--cases", help="names (default: all)")
     parser.add_argument("--output", type=Path, help="write the report to this file")
+    parser.add_argument(
+        "--lines",
+        type=Path,
+        help="keep the lines found so far in this file (JSON): those in it are not measured again",
+    )
     arguments = parser.parse_args()
     known = cases(arguments.data, arguments.folder)
     logging.disable(logging.WARNING)
-    lines: list[Line] = []
+    lines = stored(arguments.lines)
 
     def tell(line: Line) -> None:
         lines.append(line)
         print(line.case, line.tool, line.scores, flush=True)
+        if arguments.lines:
+            arguments.lines.write_text(json.dumps([asdict(each) for each in lines], indent=1))
         if arguments.output:
             arguments.output.write_text(markdown(lines))
 
     for name in (arguments.cases or ",".join(known)).split(","):
         with tempfile.TemporaryDirectory() as folder:
-            measure(known[name](), Path(folder), tell)
+            measure(known[name](), Path(folder), {(each.case, each.tool) for each in lines}, tell)
+    if arguments.output:
+        arguments.output.write_text(markdown(lines))
+
+
+def stored(path: Path | None) -> list[Line]:
+    """The lines that a run which was stopped has left in a file."""
+    if path is None or not path.exists():
+        return []
+    return [Line(**each) for each in json.loads(path.read_text())]
 
 
 if __name__ == "__main__":
