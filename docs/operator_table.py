@@ -40,6 +40,7 @@ _COUNTED = (
 )
 _VALUES = "values that are no tensors"
 _FFT = "NumPy's own transforms and solvers are compiled code"
+_USERS = "a function of the user's, in Python"
 _CLASSIC = "training and features of classical models, a small part of any"
 _WRITTEN = "written out by other operators, which have kernels, where these can express it"
 _SEEDED = "one number, which the system draws"
@@ -52,7 +53,7 @@ REASONS = {
     "array_feature_extractor": _CLASSIC, "binarizer": _CLASSIC, "tf_idf_vectorizer": _CLASSIC, "adagrad": _CLASSIC,
     "adam": _CLASSIC, "momentum": _CLASSIC, "negative_log_likelihood_loss": _CLASSIC,
     "softmax_cross_entropy_loss": _CLASSIC,
-    "einsum": _WRITTEN, "spatial_pyramid_pool": _RARE, "gated_conv": _CONSTANT,
+    "user_function": _USERS, "einsum": _WRITTEN, "spatial_pyramid_pool": _RARE, "gated_conv": _CONSTANT,
     "fresh_seed": _SEEDED,
     "conv_integer": _CONSTANT, "conv_integer_to_float": _CONSTANT, "dynamic_quantize_lstm": _CONSTANT,
     "qlinear_conv": _CONSTANT, "qlinear_matmul": _SCALES, "qlinear_global_average_pool": _SCALES,

@@ -339,11 +339,13 @@ BROKEN = {
 }
 # Who may catch every exception, and why.
 CATCHERS = {
+    "cli/extensions.py:import_operators": "a module of the user's: what it raises is reported with its name",
     "codegen/jit.py:work": "a thread: what it fails at is raised, or compiled again, where the kernel is asked for",
     "codegen/worker.py:serve_forever": "another process: the caller raises it",
     "core/errors.py:shown": "the repr of a caller's object raises what it likes",
     "core/formulas/checks.py:_outcome": "outcomes are compared, errors among them",
     "frontends/onnx_outputs.py:_inferred": "onnx raises errors of C++; declared types stay",
+    "ops/user_function.py:_called": "a function of the user's: reported with its name and the node's",
     "ort/session.py:work": "a thread: the callback is told",
     "plans/later.py:_do": "a thread without a caller: a warning",
     "quantization/reading.py:_converted": "onnx raises errors of C++; the model is refused",

@@ -21,12 +21,15 @@ from cenote.core.errors import (
     MissingFileError,
     MissingPackageError,
     ModelError,
+    OperatorError,
     ShapeError,
     UnavailableError,
     UnsupportedError,
 )
+from cenote.core.extensions.functions import OperatorFunction, register, registered_operators, unregister
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
+from cenote.core.types import TensorType
 from cenote.core.version import __version__
 from cenote.models.loading import load, load_with, unsupported
 from cenote.models.model import Model
@@ -63,9 +66,12 @@ __all__ = [
     "MissingPackageError",
     "Model",
     "ModelError",
+    "OperatorError",
+    "OperatorFunction",
     "Profile",
     "QuantizationReport",
     "ShapeError",
+    "TensorType",
     "UnavailableError",
     "UnsupportedError",
     "Verification",
@@ -80,8 +86,11 @@ __all__ = [
     "load",
     "load_with",
     "quantize",
+    "register",
+    "registered_operators",
     "serving",
     "tiling",
+    "unregister",
     "unsupported",
     "verify",
     "verify_with",

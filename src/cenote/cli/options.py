@@ -18,6 +18,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import typer
 
 import cenote
+from cenote.cli.extensions import OPERATORS, import_operators
 from cenote.cli.shapes import parse_bounds
 
 _PANEL = "Loading"
@@ -88,7 +89,9 @@ def _parameters(group: Any) -> Iterator[Parameter]:
 def _load_option(hint: Any, said: Any, default: Any) -> Any:
     """The type of an option of `cenote.load` on the command line, with its help."""
     kind, more = _without_none(hint), dict[str, Any]()
-    if get_origin(kind) is Mapping:
+    if said.flag == OPERATORS:
+        kind, more = list[str], {"metavar": "MODULE"}
+    elif get_origin(kind) is Mapping:
         kind, more = list[str], {"metavar": "NAME=n<=8,3,h<=640"}
     elif get_origin(kind) is Sequence:
         kind, more = list[str], {"metavar": "NAME"}
@@ -110,4 +113,5 @@ def _without_none(hint: Any) -> Any:
 
 def _load_options(given: Mapping[str, Any]) -> cenote.LoadOptions:
     values = {name.removeprefix(_LOAD): value for name, value in given.items()}
+    import_operators(values.pop("operators") or ())
     return cenote.LoadOptions(**{**values, "shapes": parse_bounds(values["shapes"] or ())})

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from cenote.core.errors import ArgumentError, UnsupportedError, shown
+from cenote.core.extensions.functions import OperatorFunction, functions_by_name, with_registered
 from cenote.core.options import (
     DENORMALS,
     FORMATS,
@@ -31,7 +32,7 @@ from cenote.core.options.checks import OneOf, SomeOf, WholeNumber, names, shapes
 from cenote.core.settings import MAXIMUM_THREADS
 
 Check = Callable[[str, Any], Any]
-"""Function from the name of an option and the given value to the value to keep; raises ArgumentError."""
+"""OperatorFunction from the name of an option and the given value to the value to keep; raises ArgumentError."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,16 @@ class LoadOptions:
         keyed=True,
         stored=True,
     )
+    operators: Mapping[str, OperatorFunction | Callable[..., Any]] = option(
+        dict,
+        "Functions that compute nodes, by the names of their operators. On the command line: modules, or files, that "
+        "register some.",
+        functions_by_name,
+        flag="--operators",
+        values='{"shop.Frobnicate": function}',
+        keyed=lambda given: [(name, each.digest) for name, each in sorted(with_registered(given).items())],
+        alters=always,
+    )
     pins: Mapping[str, str] = option(
         dict, "Algorithms of nodes, by name.", words_by_name, keyed=True, stored=True
     )
@@ -223,6 +234,11 @@ class LoadOptions:
             given, said = values[name], OPTIONS[name]
             if given is not said.default:
                 values[name] = said.check(name, given)
+
+    @property
+    def functions(self) -> Mapping[str, OperatorFunction]:
+        """The functions of `operators`, and those that are registered besides."""
+        return with_registered(self.operators)
 
     @property
     def exact(self) -> bool:

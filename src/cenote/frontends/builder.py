@@ -17,7 +17,7 @@ from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, Declared, Dimension, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops import DECODERS
-from cenote.ops.base import Imported, Op, Rewired
+from cenote.ops.base import Decoder, Imported, Op, Rewired
 from cenote.ops.elementwise.cast import Cast, converted
 from cenote.ops.movement.reshape import Identity
 
@@ -43,12 +43,14 @@ def decoded(decode: Callable[[S], T], site: S) -> T:
         raise ModelError(f"its inputs or attributes do not fit ({error})") from error
 
 
-def operator_of(imported: Imported) -> tuple[Op, tuple[int | Array | Op | None, ...] | None]:
-    """Return the operator of a node, and the wiring of its inputs where it is not the node's. Raises ModelError for
-    attributes that do not fit."""
+def operator_of(
+    imported: Imported, decoder: Decoder | None = None
+) -> tuple[Op, tuple[int | Array | Op | None, ...] | None]:
+    """Return the operator of a node, and the wiring of its inputs where it is not the node's; by a decoder of the
+    user's, if there is one. Raises ModelError for attributes that do not fit."""
     key = f"{imported.domain}.{imported.op}" if imported.domain else imported.op
     try:
-        made = DECODERS[key](imported)
+        made = (decoder or DECODERS[key])(imported)
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
         if isinstance(error, CenoteError):
             raise

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from cenote.core.options import FORMATS, Format
 from cenote.core.options.checks import OneOf
 from cenote.frontends.imported import Ends, ImportedModel
 from cenote.frontends.wire import ByteRange, ByteSource, BytesSource, FileSource, IrregularError, fields_of
+from cenote.ops.base import Decoder
 
 _ONNX_GRAPH, _META_GRAPHS, _SAVER = 7, 2, 3
 _LAYERS = re.compile(rb'\s*\{\s*"format"\s*:\s*"cenote-layers"')
@@ -27,27 +30,29 @@ def import_model(
     signature: str | None = None,
     problems: list[str] | None = None,
     ends: Ends = _ALL,
+    operators: Mapping[str, Decoder] | None = None,
 ) -> ImportedModel:
     """Read a model. `form` forces a format, `signature` chooses among the functions of formats that have several.
 
     `ends` are inputs and outputs by name: graphs of TensorFlow are read between them, others whole, and cut by
     `models.cutting`. `problems`, if given, collects unsupported parts instead of an error where that is possible; with
-    any, the graph is incomplete.
+    any, the graph is incomplete. `operators` decode nodes of the user's in an ONNX model, by their operators.
 
     Raises MissingFileError, ModelError for a file that is no valid model, UnsupportedError for parts that Cenote does
     not have, ArgumentError for a format that does not exist and a signature that the model does not have.
     """
     if form is not None:
         OneOf(FORMATS)("format", form)
+    onnx = partial(_onnx, signature=signature, problems=problems, ends=ends, operators=operators or {})
     if isinstance(source, str | os.PathLike):
-        return _from_path(Path(source), form, signature, problems, ends)
+        return _from_path(Path(source), form, signature, problems, ends, onnx)
     if not isinstance(source, bytes | bytearray | memoryview) and form in (None, "onnx"):
         # An open file or a message.
-        return _onnx(source, signature, problems, ends)
+        return onnx(source)
     content = BytesSource(bytes(source if not hasattr(source, "read") else source.read()))
     form = form or format_of(content)
     if form == "onnx":
-        return _onnx(source, signature, problems, ends)
+        return onnx(source)
     try:
         return _from_source(content, form, signature, problems, ends)
     except CenoteError as error:
@@ -70,7 +75,12 @@ def unsupported(source: Any) -> list[str]:
 
 
 def _from_path(
-    path: Path, form: Format | None, signature: str | None, problems: list[str] | None, ends: Ends
+    path: Path,
+    form: Format | None,
+    signature: str | None,
+    problems: list[str] | None,
+    ends: Ends,
+    onnx: Callable[[Path], ImportedModel],
 ) -> ImportedModel:
     if path.is_dir() and form in (None, "bat"):
         from cenote.frontends.parameters.bat import load_pairs
@@ -95,7 +105,7 @@ def _from_path(
             raise ModelError(f"{path}: the file cannot be read ({error})") from error
         except CenoteError as error:
             raise error.located(os.fspath(path)) from error
-    return _onnx(path, signature, problems, ends)
+    return onnx(path)
 
 
 def _from_open(
@@ -139,12 +149,18 @@ def _from_source(
     raise ArgumentError(f"a model in the format {form} is given by its path: it has other files beside it")
 
 
-def _onnx(source: Any, signature: str | None, problems: list[str] | None, ends: Ends) -> ImportedModel:
+def _onnx(
+    source: Any,
+    signature: str | None,
+    problems: list[str] | None,
+    ends: Ends,
+    operators: Mapping[str, Decoder],
+) -> ImportedModel:
     if signature is not None:
         raise ArgumentError("signature: an ONNX model has none")
     from cenote.frontends.onnx import load_onnx
 
-    return load_onnx(source, problems, ends)
+    return load_onnx(source, problems, ends, operators)
 
 
 def format_of_file(source: Any) -> Format | None:

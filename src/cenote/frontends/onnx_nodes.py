@@ -31,9 +31,10 @@ from cenote.frontends.onnx_tensors import Tensors, attribute_value, constant_val
 from cenote.graph.conditional import Refused
 from cenote.graph.graph import Node
 from cenote.ops import DECODERS
-from cenote.ops.base import Imported, Op
+from cenote.ops.base import Decoder, Imported, Op
 from cenote.ops.movement.reshape import AxesFrom
 
+NO_DECODERS: Mapping[str, Decoder] = {}
 # Nesting of functions that call functions.
 DEEPEST_CALL = 48
 # Nodes that functions may add (10 s): a few nested ones can expand to 2^48.
@@ -50,7 +51,10 @@ class OnnxImporter:
         kinds: Mapping[str, Any],
         problems: list[str] | None = None,
         between: bool = False,
+        operators: Mapping[str, Decoder] = NO_DECODERS,
     ) -> None:
+        # Operators of the user's, by name: they win over functions of the model and over Cenote's own.
+        self.operators = operators
         self.tensors = tensors
         self.kinds = kinds
         # Collects unsupported parts, if given, instead of an error.
@@ -115,7 +119,7 @@ class OnnxImporter:
         domain = domain_of(node.domain)
         attributes = _bound(node.attribute, scope)
         function = self.functions.get((domain, node.op_type, getattr(node, "overload", "")))
-        if function is not None:
+        if function is not None and key_of(domain, node.op_type) not in self.operators:
             self._call(node, function, attributes, scope)
             return
         if domain not in scope.opsets:
@@ -133,7 +137,7 @@ class OnnxImporter:
             add_branch(self, node, attributes, scope)
         elif not domain and node.op_type in WITH_BODY:
             add_loop(self, node, attributes, opset, scope)
-        elif key_of(domain, node.op_type) in DECODERS:
+        elif (key := key_of(domain, node.op_type)) in self.operators or key in DECODERS:
             self._decode(node, attributes, domain, opset, scope, axis)
         else:
             self._expand(node, attributes, domain, opset, scope)
@@ -164,19 +168,18 @@ class OnnxImporter:
         like += tuple(item.SerializeToString() for item in attributes)
         like += (*((index, id(content)) for index, content in constants.items()), *makers.items())
         if like not in self.decoded:
-            self.decoded[like] = _decoded(
-                Imported(
-                    op=node.op_type,
-                    domain=domain,
-                    opset=opset,
-                    attributes={item.name: attribute_value(item, self.tensors) for item in attributes},
-                    present=present,
-                    outputs=len(outputs),
-                    constants=constants,
-                    listed=len(node.output),
-                    makers=makers,
-                )
+            imported = Imported(
+                op=node.op_type,
+                domain=domain,
+                opset=opset,
+                attributes={item.name: attribute_value(item, self.tensors) for item in attributes},
+                present=present,
+                outputs=len(outputs),
+                constants=constants,
+                listed=len(node.output),
+                makers=makers,
             )
+            self.decoded[like] = _decoded(imported, self.operators.get(key_of(domain, node.op_type)))
         op, wiring = self.decoded[like]
         made = tuple(self.define(name, scope) for name in outputs)
         if not domain:
@@ -378,8 +381,8 @@ def _bound(attributes: Sequence[Any], scope: OnnxScope) -> list[Any]:
 Decoded = tuple[Op, tuple[int | Array | Op | None, ...] | None]
 
 
-def _decoded(imported: Imported) -> Decoded:
+def _decoded(imported: Imported, decoder: Decoder | None = None) -> Decoded:
     """Return the operator, and the wiring of its inputs where it is not the node's."""
-    if key_of(imported.domain, imported.op) not in DECODERS:
+    if decoder is None and key_of(imported.domain, imported.op) not in DECODERS:
         raise unsupported_operator(imported.domain, imported.op, imported.opset, DECODERS)
-    return operator_of(imported)
+    return operator_of(imported, decoder)

@@ -183,4 +183,8 @@ def unsupported_operator(domain: str, op: str, opset: int, supported: Iterable[s
         if known
         else f"{key} is no operator of opset {opset}"
     )
-    return UnsupportedError(text + (f"; nearest supported: {', '.join(near)}" if near else ""))
+    if near:
+        text += f"; nearest supported: {', '.join(near)}"
+    if domain and opset_range(domain) is None:
+        text += f'; a function of yours can compute it: cenote.load(…, operators={{"{key}": function}})'
+    return UnsupportedError(text)

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote.core.errors import (
@@ -17,6 +17,7 @@ from cenote.core.errors import (
     UnsupportedError,
     refusals,
 )
+from cenote.core.extensions.functions import OperatorFunction
 from cenote.core.load_options import NO_OPTIONS, LoadOptions
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Format, Precision, Tune, Weights
@@ -47,13 +48,13 @@ def load(
     signature: str | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    operators: Mapping[str, OperatorFunction | Callable[..., Any]] | None = None,
 ) -> Model:
     """Load a model and make it ready to run.
 
-    source     path of a model or of a plan file (`Model.save`), bytes of a model, an open binary file, or an
-               `onnx.ModelProto`. Models are ONNX files, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders
-               and MetaGraphDefs beside their checkpoint (.meta), TensorFlow Lite files, Keras models (.keras, .h5),
-               and folders of `cenote.extract`. The content tells the format.
+    source     path of a model or a plan file (`Model.save`), a model's bytes, an open binary file, or an
+               `onnx.ModelProto`. Models are ONNX, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders, graphs
+               beside their checkpoint (.meta), TensorFlow Lite, Keras (.keras, .h5) and folders of `cenote.extract`
     threads    threads per inference; by default CENOTE_THREADS, or one per physical core this process may use
     precision  "fast"; "exact": convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum,
                products in chains of 32 terms instead of 256, and averages, sums, norms and statistics in float64;
@@ -63,34 +64,36 @@ def load(
                (AMX-FP16), as accurate as plain sums in float32 unless channels of a pixel lie 2^24 apart
     weights    "float32"; "bfloat16" and "float16" keep weights of linear layers (Gemm, MatMul) in that type, which
                halves their time on few rows and rounds each weight relatively by up to 2^-9 or 2^-12
-    tune       choice between algorithms that the cost model finds close. "full" measures them now, on one thread (a few
-               seconds for a large network), and caches the figures; "cached" uses cached figures; "off" uses none
+    tune       choice between algorithms that the cost model finds close: "full" measures them now, on one thread, and
+               caches the figures, "cached" uses cached figures, "off" none
     denormals  "preserve" computes with numbers below the smallest normal one (1.2e-38 in float32) as IEEE 754 says,
                which is slow; "flush" lets native kernels treat them as zero; by default CENOTE_DENORMALS
     shapes     for each input by name an entry per axis: a size fixes a symbolic dimension, "h<=640" bounds it, "h" or
                None leaves it open. Equal names are equal sizes: shapes={"x": ("n<=8", 3, "h<=640", "w<=640")}
-    format     "onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras", "layers" or "bat", for a content that
-               does not tell
+    format     "onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras", "layers" or "bat"; else the content's
     signature  function of a SavedModel (default "serving_default") or of a TensorFlow Lite model (its first)
     inputs     names of values to load the part of the model behind them; by default the inputs that the outputs need.
-               TensorFlow's values are "scope/node" or "scope/node:1"; a placeholder that would otherwise be False
-               (`is_training`) is an input if it is named
+               TensorFlow's are "scope/node" or "scope/node:1"; a placeholder like `is_training` is one if it is named
     outputs    names of values to load the part before them; by default the model's outputs
 
-    With bounds for all dimensions (the first axis counts as 1 without), the model is planned for the largest sizes, and
-    its memory taken, at once; a run beyond a bound raises ShapeError. A plan file takes `threads`, `denormals` and
-    bounds. Compiled models are cached, but for file objects and ModelProtos: a later load of the same content, in any
-    process, compiles nothing and shares the weights. CENOTE_PLAN_CACHE limits the megabytes. Of models with loops,
-    strings, sequences or optionals only the kernels are cached.
+    operators  functions (or `cenote.OperatorFunction`) that compute nodes of an ONNX model, by operator: with
+               {"shop.Frobnicate": f}, f gets a node's inputs as arrays, its attributes by name, and returns an array or
+               a tuple of them. They win over the model's functions, Cenote's operators and those of `cenote.register`
 
-    Raises MissingFileError (a ModelError and a FileNotFoundError) for a missing file, ModelError for an invalid model,
-    UnsupportedError for a valid model that Cenote cannot run (the message names the node) and for options that differ
-    from a plan file's, ArgumentError for a bad argument, an unknown name and an input that is needed and not named,
-    CapacityError where there is not enough memory.
+    With bounds for all dimensions (the first axis counts as 1 without), the model is planned for the largest sizes, and
+    its memory taken, at once; a run beyond a bound raises ShapeError. A plan file takes `threads`, `denormals`, bounds
+    and `operators`. Compiled models are cached, but for file objects, ModelProtos and loops: a later load of the same
+    content, in any process, compiles nothing and shares the weights (CENOTE_PLAN_CACHE limits the megabytes).
+
+    Raises MissingFileError for a missing file, ModelError for an invalid model, UnsupportedError for a valid model that
+    Cenote cannot run (the message names the node) and for options that differ from a plan file's, OperatorError where a
+    function of `operators` fails, ArgumentError for a bad argument, an unknown name and an input that is needed and not
+    named, CapacityError where there is not enough memory.
     """
     return load_with(source, LoadOptions(
-        threads=threads, precision=precision, weights=weights, tune=tune, denormals=denormals,
-        shapes={} if shapes is None else shapes, format=format, signature=signature, inputs=inputs, outputs=outputs,
+        threads=threads, precision=precision, weights=weights, tune=tune, denormals=denormals, format=format,
+        signature=signature, inputs=inputs, outputs=outputs, shapes={} if shapes is None else shapes,
+        operators={} if operators is None else operators,
     ))  # fmt: skip
 
 

@@ -1,8 +1,7 @@
 """The contract of an operator: one frozen dataclass that carries everything Cenote knows about it.
 
-A new operator is one file in a room of this folder and one line in `ops/__init__.py`: docs/add_an_operator.md. Making
-the 270 dataclasses takes 144 ms of a first load; a decorator that compiles fewer methods was left out, because it
-depended on internals of the library.
+A new operator is one file in a room of this folder and one line in `ops/__init__.py`: docs/add_an_operator.md.
+270 dataclasses take 144 ms of a first load; a decorator that makes fewer methods needed internals of the library.
 """
 
 from __future__ import annotations
@@ -94,12 +93,12 @@ class Alias(Enum):
 class Lowering:
     """One way to compute an operator natively.
 
-    `inputs` and `outputs` are the layouts it works on (None: an absent input, or a constant that `bind`
-    repacks and the program need not keep). `bind(inputs, outputs)` gets the views and returns the kernel
-    calls, in order; views of `temporaries` (plain buffers that live only during the calls) follow the
-    outputs. `seconds` is the estimate the chooser compares, `tolerance` the error allowed against the
-    reference, relative to the largest output; 0 means equal bits. `in_place` names inputs whose memory the
-    first output may take when nothing needs them afterwards.
+    `inputs` and `outputs` are the layouts it works on (None: an absent input, or a constant that `bind` repacks and
+    the program need not keep). `bind(inputs, outputs)` gets the views and returns the kernel calls, in order; views
+    of `temporaries` (plain buffers that live only during the calls) follow the outputs. `seconds` is the estimate
+    the chooser compares, `tolerance` the error allowed against the reference, relative to the largest output; 0
+    means equal bits. `in_place` names inputs whose memory the first output may take when nothing needs them
+    afterwards.
 
     Kernels note input content that is not acceptable (an index out of range) in the last of the temporaries and
     never follow it; `check` then looks at that, after the calls, and raises the error.
@@ -220,7 +219,8 @@ class Op(Exact):
     node is neither folded nor merged with an equal one. `apart` says that it runs on the host between the stages of a
     model, because its values are no tensors (a sequence) or it runs nodes of its own (a loop). `selects` says that the
     outputs are elements of the inputs, which are read once each: a profile counts no more bytes read than written.
-    `looks` is that of `Check`. `channels_last`, a field of operators on maps: the channels are the last axis.
+    `looks` is that of `Check`, `advice` that of `HostOperator`. `channels_last`, a field of operators on maps: the
+    channels are the last axis.
     """
 
     name: ClassVar[str] = ""
@@ -230,6 +230,7 @@ class Op(Exact):
     apart: ClassVar[bool] = False
     selects: ClassVar[bool] = False
     looks: ClassVar[bool] = False
+    advice: ClassVar[str] = ""
     channels_last: bool = False
     from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
@@ -328,10 +329,7 @@ class Op(Exact):
 
     def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
         """The operator that computes a box of its outputs from the boxes of its inputs that `region` gives, with the
-        padding and divisors that this part has.
-
-        Raises UnsupportedError for an operator that cannot be computed in parts.
-        """
+        padding and divisors that this part has. Raises UnsupportedError where it cannot be computed in parts."""
         raise UnsupportedError(f"{self.name}: cannot be computed in parts")
 
     def reordered(self, index: int, order: tuple[int, ...]) -> Op | None:

@@ -219,6 +219,8 @@ def encode(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
         content = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return {"array": [value.dtype.name, list(value.shape), content]}
+    if reason := getattr(value, "unstored", ""):
+        raise UnsupportedError(f"a plan file cannot hold the operator {value}: {reason}")
     if dataclasses.is_dataclass(value) and type(value).__module__.startswith(TRUSTED):
         fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"class": [type(value).__module__, type(value).__qualname__], "fields": fields}

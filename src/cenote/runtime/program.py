@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.cached import cached_property
-from cenote.core.errors import ShapeError, UnsupportedError, refusals
+from cenote.core.errors import UnsupportedError, refusals
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
@@ -362,8 +362,6 @@ class Instance:
             if place is None:
                 continue
             slot, type = place
-            if result.shape != type.shape:
-                raise ShapeError(f"{step.label}: gave shape {list(result.shape)}, {type} was planned")
             self._array(slot, type, inputs, outputs)[...] = result
 
     def _array(

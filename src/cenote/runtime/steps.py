@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from cenote.core.errors import errors_at
+from cenote.core.errors import ShapeError, errors_at
 from cenote.core.types import Array, TensorType
 
 
@@ -76,6 +76,10 @@ class HostOperator(Protocol):
         """Whether it is a check: it only reads rows of int64 in the arena, its one input, and does nothing where all
         of them start with 0."""
 
+    @property
+    def advice(self) -> str:
+        """End of an error's text about results of other types than were planned."""
+
     def reference(self, *inputs: Array | None) -> Sequence[Array]: ...
 
 
@@ -95,11 +99,21 @@ class HostStep:
         return self.operator.looks
 
     def run(self, arguments: Sequence[Array | None]) -> Sequence[Array]:
-        """Return the results, as fresh arrays."""
+        """Return the results, as fresh arrays. Raises ShapeError for others than were planned."""
         if not self.where:
-            return self.operator.reference(*arguments)
+            return self._results(arguments)
         with errors_at(self.where):
-            return self.operator.reference(*arguments)
+            return self._results(arguments)
+
+    def _results(self, arguments: Sequence[Array | None]) -> Sequence[Array]:
+        results = self.operator.reference(*arguments)
+        for place, result in zip(self.outputs, results, strict=False):
+            if place is not None and (result.shape != place[1].shape or result.dtype != place[1].dtype):
+                found = TensorType(result.dtype, result.shape)
+                raise ShapeError(
+                    f"{self.operator} returned {found}, but {place[1]} was planned{self.operator.advice}"
+                )
+        return results
 
 
 Step = KernelStep | HostStep

@@ -1,0 +1,56 @@
+"""Operators of users on the command line: modules and files that register them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import cenote
+
+OPERATORS = "--operators"
+
+
+def import_operators(modules: Iterable[str]) -> None:
+    """Import modules by name, or Python files by path; each must register an operator.
+
+    Raises ArgumentError where one cannot be imported, or registers none.
+    """
+    for module in modules:
+        before, loaded = cenote.registered_operators(), Path(module).stem in sys.modules
+        try:
+            _import(module)
+        except Exception as error:  # whatever the module's code raises
+            raise cenote.ArgumentError(
+                f"{OPERATORS}: {module} cannot be imported ({type(error).__name__}: {error})"
+            ) from error
+        if cenote.registered_operators() == before and not loaded:
+            raise cenote.ArgumentError(
+                f"{OPERATORS}: {module} registers no operator; put "
+                '@cenote.register("domain.Operator") before a function'
+            )
+
+
+def _import(module: str) -> None:
+    path = Path(module)
+    if path.suffix != ".py":
+        if "" not in sys.path:  # modules of the folder at hand, as for `python -m`
+            sys.path.insert(0, "")
+        importlib.import_module(module)
+        return
+    if (loaded := sys.modules.get(path.stem)) is not None:
+        if Path(getattr(loaded, "__file__", None) or "").resolve() == path.resolve():
+            return
+        raise cenote.ArgumentError(f"a module {path.stem} is loaded already; give the file another name")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None, "the file's name ends in .py"
+    assert spec.loader is not None, "as that of every file of Python"
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = made
+    try:
+        spec.loader.exec_module(made)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise

@@ -1,0 +1,1 @@
+"""Operators from outside the package: functions of users, by the names of their operators."""
