@@ -30,6 +30,26 @@ def tap_table(
     return table
 
 
+def ranged_tap_table(
+    window: tuple[int, ...],
+    steps: tuple[int, ...],
+    origin: int,
+    count: int,
+    block_step: int,
+    parts: int,
+    part: int,
+    ranges: tuple[tuple[int, int], ...],
+) -> Array:
+    """The offsets of `tap_table` for `count` parts of blocks, of `part` channels, of which a block has `parts`; then
+    for each range of parts, given by its begin and length, its first tap and its number of taps."""
+    blocks = tap_table(window, steps, origin, -(-count // parts), block_step)
+    taps = np.prod(window)
+    apart = np.arange(parts, dtype=np.int32)[:, None] * np.int32(part)
+    offsets = (blocks.reshape(-1, 1, taps) + apart).reshape(-1)[: count * taps]
+    table: Array = np.concatenate((offsets, np.array(ranges, np.int32).ravel() * taps)).astype(np.int32)
+    return table
+
+
 def window_table(
     window: tuple[int, ...], steps: tuple[int, ...], origin: int, blocks: int, block_step: int, row: int
 ) -> Array:

@@ -94,8 +94,9 @@ class ConvDirectSpec(KernelSpec):
     `flat_x`, `flat_y`: pixels lie one after the other in x, or in y and the residual, so that their addresses are
     constants; `residual`: a tensor is added before the activation; `joined`: a tile may span images or depths;
     `clip`: y is a plain matrix whose columns past `columns` are not touched; `scattered`: behind the offsets the
-    table has each tap's place among the weights. Sizes decide `width` under 42 pixels (`cut`), `blocks` under 4
-    (`block_runs`), and `joined`: tiles of several images occur only where a map has under 24 pixels.
+    table has each tap's place among the weights; `ranged`: or the first tap and the number of taps of each filter
+    group of a convolution group, where weights of others are zeros. Sizes decide `width` under 42 pixels (`cut`),
+    `blocks` under 4 (`block_runs`), and `joined`: tiles of several images occur only where a map has under 24 pixels.
     """
 
     blocks: int
@@ -109,6 +110,7 @@ class ConvDirectSpec(KernelSpec):
     joined: bool = False
     clip: bool = False
     scattered: bool = False
+    ranged: bool = False
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -224,6 +226,10 @@ class DirectEmitter:
         start = first * k.number("narrow") + k.min_drop_nan(first, k.number("wide"))
         bases["x"] = self.x_base(bases["x"], start)
         slab = self.weights + (image * k.number("weights_image") + group * k.number("slab"))
+        self.table, self.entries = k.pointer("table"), k.number("entries")
+        if self.spec.ranged:
+            begin, self.entries = ((self.table + self.entries).load(member * 2 + i).to(I64) for i in (0, 1))
+            self.table, slab = self.table + begin, slab + begin * (self.spec.unroll * self.row)
         self.masks: list[Value | None] = [None] * self.spec.blocks
         if self.spec.clip:
             left = k.number("columns") - member * self.row
@@ -247,8 +253,7 @@ class DirectEmitter:
 
     def all_taps(self) -> Value:
         """Number of taps: those with all channels of their block, and behind them ragged ones."""
-        entries = self.k.number("entries")
-        return entries + self.k.number("rest") if self.spec.ragged else entries
+        return self.entries + self.k.number("rest") if self.spec.ragged else self.entries
 
     def weights_from(self, taps: TapChunk) -> Pointer:
         """Address of a chunk's first weights."""
@@ -292,7 +297,7 @@ class DirectEmitter:
         k = self.k
         end = k.min_drop_nan(part.end, k.number("entries")) if self.spec.ragged else part.end
         for entry in k.range(part.begin, end):
-            offset = k.pointer("table").load(entry).to(I64)
+            offset = self.table.load(entry).to(I64)
             now = weights.at
             if self.spec.scattered:
                 place = k.pointer("table").load(k.number("entries") + entry).to(I64)

@@ -35,7 +35,8 @@ class DirectProblem:
     `unroll` is the number of channels per tap (the lanes of a blocked input), or the window's width where x is plain:
     then a tap is one row of the window in one channel. `taps`: where `shape` has only a part of the weights' window,
     the numbers of its taps in the whole; `packed` then keeps the packed weights that the calls of all parts read, and
-    `pixels` is the number of pixels by which filters are grouped. `exact`: sums are made of shorter chains.
+    `pixels` is the number of pixels by which filters are grouped. `exact`: sums are made of shorter chains. `joined`:
+    channels and filters of the groups that are joined to one of `shape`, if any (`joined_groups.py`).
     """
 
     shape: ConvShape
@@ -46,6 +47,7 @@ class DirectProblem:
     taps: tuple[int, ...] = ()
     pixels: int = 0
     exact: bool = False
+    joined: tuple[int, int] = (0, 0)
     packed: dict[int, tuple[Packed, Array]] = field(default_factory=dict, compare=False)
 
 
@@ -182,7 +184,7 @@ class FilterGroups:
         return w == self.lanes and rows and (depth == 1 or d == height * width * w)
 
     def call(self) -> Call:
-        rest_channels = 0 if self.problem.plain else self.shape.group_channels % self.unit
+        rest_channels = 0 if self.problem.plain else self.shape.group_channels % self.inner
         table, entries, rest = self._table()
         cut = tile_widths(self.pixels, widest(self.each, self.target.registers))
         specs = tuple(self._spec(width, rest_channels > 0) for width in cut.widths)
@@ -210,7 +212,7 @@ class FilterGroups:
             "bias_group": self.groups * self.each * self.lanes,
             **self._steps(),
         }
-        items, grain, shares = self._split(cut.tiles, max(cut.widths), slab)
+        items, grain, shares = self._split(cut.tiles, max(cut.widths), self._weights_read(slab))
         numbers |= shares
         kept = shares["band"] * max(cut.widths) * self.each * self.lanes * blocks.slots(entries + rest)
         pointers: dict[str, Argument] = {
@@ -221,7 +223,7 @@ class FilterGroups:
             "table": table,
             "residual": None if self.residual is None else self._first_block(self.residual),
         }
-        executed = 2 * self.images * self.pixels * slab * self.shape.groups * self.groups
+        executed = 2 * self.images * self.pixels * self._weights_read(slab) * self.shape.groups * self.groups
         words = self._words({**pointers, **numbers})
         return Call.named(specs[0], words, items, grain, 4 * kept, executed).among(specs, cut.chosen)
 
@@ -229,6 +231,10 @@ class FilterGroups:
     def terms(self) -> int:
         """Number of terms of a sum's chain that a tap counts for."""
         return self.inner
+
+    def _weights_read(self, slab: int) -> int:
+        """Number of weights that a filter group reads, on average, of the `slab` that it has."""
+        return slab
 
     def _spec(self, width: int, ragged: bool) -> ConvDirectSpec:
         return ConvDirectSpec(
@@ -292,8 +298,8 @@ class FilterGroups:
             return np.ascontiguousarray(w.transpose(0, 1, 4, 5, 6, 7, 2, 3), np.float32)
         taps = math.prod(window) * self.each * lanes
         packed = np.empty((shape.groups, self.groups, cg * taps), np.float32)
-        for begin in range(0, cg, self.unit):
-            block = w[:, :, :, :, begin : begin + self.unit].transpose(0, 1, 5, 6, 7, 4, 2, 3)
+        for begin in range(0, cg, self.inner):
+            block = w[:, :, :, :, begin : begin + self.inner].transpose(0, 1, 5, 6, 7, 4, 2, 3)
             to = packed[:, :, begin * taps : begin * taps + block.shape[5] * taps]
             to.reshape(block.shape)[...] = block
         return packed

@@ -75,6 +75,7 @@ class ConvQuantizedSpec(KernelSpec):
     # What the emitter of float32's direct convolution asks of its spec, and bytes do not have.
     clip = False
     ragged = False
+    ranged = False
 
     @property
     def words(self) -> tuple[Parameter, ...]:

@@ -63,7 +63,7 @@ CONSTANT = (
         "direct_joined",
         direct.joined,
         "smaller groups: as many as fill vectors, with zeros between them",
-        "c t times the groups joined",
+        "c t times the groups that a few vectors of filters belong to",
     ),
     ConvolutionAlgorithm(
         "direct_regions",

@@ -11,6 +11,7 @@ from cenote.core.types import FLOAT32, PLAIN, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
 from cenote.kernels.conv.groups_apart import apart_calls, inputs_apart, outputs_apart
+from cenote.kernels.conv.joined_calls import joined_calls, joined_share
 from cenote.kernels.conv.regions import region_calls, share_of_taps, taps_read
 from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds, weight_seconds
 from cenote.kernels.layout.reorder import pad_call
@@ -19,6 +20,7 @@ from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.conv.winograd import in_pieces, tiles_of
 
 _WORTH_REGIONS = 0.8  # of the plain sum's taps
+_MOST_JOINED = 1 << 20  # weights of groups that are all joined, most of them zeros that are never read
 
 
 def direct(problem: ConvProblem) -> Iterator[Lowering]:
@@ -35,11 +37,14 @@ def joined(problem: ConvProblem) -> Iterator[Lowering]:
 
 def _direct(problem: ConvProblem, name: str) -> Lowering:
     direct, target = problem.direct, problem.target
+    calls, seconds = direct_calls, _seconds(problem)
+    if problem.joins and (not problem.joins_too_many or direct.weights.size <= _MOST_JOINED):
+        calls, seconds = joined_calls, seconds * joined_share(direct, problem.lanes, target.registers)
     return problem.lowering(
         name,
         Layout(problem.lanes, problem.shape.halo),
-        _seconds(problem),
-        lambda x, y, residual: direct_calls(direct, x, y, residual, target),
+        seconds,
+        lambda x, y, residual: calls(direct, x, y, residual, target),
         by_size=_depends_on_size(problem),
     )
 

@@ -128,7 +128,15 @@ class ConvProblem:
     def direct(self) -> DirectProblem:
         """The problem of the direct kernel, its groups joined."""
         merged, wide = merge_groups(self.shape.deep(), present(self.weights), self.lanes)
-        return DirectProblem(merged, wide, self.bias, self.fused.activation, exact=self.fused.exact)
+        one = self.shape.group_channels, self.shape.group_filters
+        return DirectProblem(
+            merged,
+            wide,
+            self.bias,
+            self.fused.activation,
+            exact=self.fused.exact,
+            joined=one if self.joins else (0, 0),
+        )
 
     # ---- lowerings --------------------------------------------------------------------------------------------
 
