@@ -37,8 +37,7 @@ _LARGE = 1 << 16
 _MUCH = 0.5
 
 BY_COST = "cost model"
-_CLOSE = 2.0  # times the cheapest: the cost model errs less than that
-_RIVALS = 3
+_RIVALS = 3  # that are kept and shown
 
 
 Estimates = tuple[tuple[str, float], ...]
@@ -66,6 +65,11 @@ class PricedLowering:
     option: Lowering
     conversions: float
 
+    @property
+    def seconds(self) -> float:
+        """The cost model's seconds in all."""
+        return plain(self.option.seconds) + self.conversions
+
 
 class Decide(Protocol):
     """Protocol of a function that may overrule the cost model. `pins`: algorithms that the caller has named, by the
@@ -77,7 +81,8 @@ class Decide(Protocol):
     def __call__(
         self, node: Node, types: Sequence[TensorType | None], rivals: Sequence[PricedLowering], /
     ) -> tuple[int, str] | None:
-        """Return one of several rivals, of which the cost model chose the first, and the reason; None: the first."""
+        """Return one of the rivals, which come with the cost model's choice first and the others by its order, and the
+        reason; None: the cost model decides."""
 
 
 def _others(best: Lowering, ranked: Sequence[Lowering]) -> Estimates:
@@ -98,7 +103,7 @@ def _estimates(best: Lowering, others: Estimates) -> str:
 def schedule(
     graph: Graph, target: Target, decide: Decide | None = None, trace: Trace | None = None
 ) -> Schedule:
-    """Pick lowerings and layouts for a specialised graph; `decide` may overrule the cost model between close rivals.
+    """Pick lowerings and layouts for a specialised graph; `decide` may overrule the cost model.
     With a `trace`, only the questions about sizes that the chosen candidates ask count."""
     return _Scheduler(graph, target, decide, trace).run()
 
@@ -195,29 +200,23 @@ class _Scheduler:
         yield from kept
 
     def _choose(self, node: Node, options: Sequence[Lowering]) -> tuple[Lowering | None, str, Estimates]:
-        """Return the cheapest option, or the one that `decide` picks among those that cost little more; the reason,
-        and rivals."""
+        """Return the cheapest option, or the one that `decide` picks; the reason, and rivals."""
         if not options:
             return None, "", ()
         ranked = sorted(((self._total(node, option), index) for index, option in enumerate(options)))
-        least, best = ranked[0][0], options[ranked[0][1]]
-        wanted = None if self.decide is None else self.decide.pins.get(node.title)
-        pinned = any(option.name == wanted and option.alias is None for option in options)
-        most = math.inf if pinned else _CLOSE * least
-        close = [(total, options[index]) for total, index in ranked if total <= most]
-        rivals = [
-            PricedLowering(option, total - plain(option.seconds))
-            for total, option in close
-            if option.alias is None
-        ]
-        if best.alias is not None and not pinned:
-            return best, "", ()
-        decided = None
-        if self.decide is not None and (pinned or len(rivals) > 1):
-            shown = rivals if pinned else rivals[:_RIVALS]
-            decided = self.decide(node, self.graph.input_types(node), shown)
         by_cost = [options[index] for _, index in ranked]
+        best, decided, decide = by_cost[0], None, self.decide
+        rivals = [
+            PricedLowering(options[index], total - plain(options[index].seconds))
+            for total, index in ranked
+            if options[index].alias is None
+        ]
+        names = [rival.option.name for rival in rivals]
+        if decide is not None and (best.alias is None or decide.pins.get(node.title) in names):
+            decided = decide(node, self.graph.input_types(node), rivals)
         if decided is None:
+            if best.alias is not None:
+                return best, "", ()
             others = _others(best, by_cost)
             return best, _estimates(best, others), others
         chosen = rivals[decided[0]].option

@@ -43,6 +43,8 @@ _MOST_BYTES = 256 << 20  # inputs and weights of a layer that is measured
 _LEAST_REUSE = 4.0
 # Time relative to the cost model's choice that another lowering must reach, so that noise decides nothing.
 _GAIN = 0.97
+_CLOSE = 2.0  # times the cost model's choice: it errs less than that
+_MOST = 3  # candidates, the first among them
 _ROUNDS = 7
 _LONGEST = 0.3  # seconds for all rounds of a layer, but one round at least
 
@@ -128,8 +130,10 @@ class Tuner:
 
     def __call__(self, node: Node, types: Types, rivals: Sequence[PricedLowering]) -> tuple[int, str] | None:
         """Return the index of the best rival and the measured times, or None."""
+        rivals = [rival for rival in rivals[:_MOST] if rival.seconds <= _CLOSE * rivals[0].seconds]
         if (
             self.mode == OFF
+            or len(rivals) < 2
             or plain(rivals[0].option.seconds) < _WORTH_MEASURING
             or _waits_for_memory(node, types)
         ):
