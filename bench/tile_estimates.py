@@ -87,7 +87,7 @@ def convolutions(target: Target) -> None:
         blocks = cut.steps * cut.filter_steps * cut.entries
         filled, share = shape.operations / cut.operations, shape.operations / cut.seconds() / PEAK
         vectors = peak_seconds(
-            shape.operations, target, efficiency(shape, target.lanes()) * BYTES_FASTER[target.dots]
+            shape.operations, target, efficiency(shape, target) * BYTES_FASTER[target.dots]
         )
         assert cut.operations == blocks * 2 * SIDE * FILTERS * 64
         name = f"{window}x{window}, {channels} to {filters} at {side}" + ", stride 2" * (stride > 1)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import cenote
+from cenote.kernels.constants import DEFAULT, stored
 from cenote.ops.conv import algorithms as convolutions
 from cenote.ops.pool import algorithms as pools
 
@@ -52,6 +53,17 @@ packed then, for each of the algorithms for constant weights that keep an infini
 
 | problem | algorithm | file | wins | cost |
 |---|---|---|---|---|
+"""
+CHOICES = """# How often the first choice is the fastest
+
+Made by `make docs` from `src/cenote/kernels/constants.json`, which `python -m bench.fit` writes. The cost model
+compares algorithms by operations and bytes; its constants are fitted for each kind of machine to layers of the zoo's
+networks that have several algorithms, drawn evenly over their kinds. Each candidate is timed alone, on one thread, in
+the state of the caches that it finds in its model: its input is fresh, and as many bytes as the model's plan has of
+other weights were read since its last run. With warm weights Winograd's larger tiles seem faster than they are in a
+network: where F(4x4) was faster so, pins to it made one network take 5 % longer. Loss is the first choice's time over
+that of the fastest, less one; "not seen" judges each half of the layers by constants fitted to the other half.
+`tune="full"` measures instead: [using models](using_models.md).
 """
 OPTIONS = re.compile(r"(<!-- options: .*?<!-- end -->)", re.DOTALL)
 OTHER_KERNELS = ("pool.whole_map", "pool.adaptive_argmax", "pool_variants", "pool_gradient", "roi")
@@ -99,6 +111,32 @@ def convolutions_page() -> str:
         "Kernels of convolutions, and what makes their calls:",
         *kernels_table(("conv", "quantized", "winograd")),
     ]
+    return "\n".join(lines) + "\n"
+
+
+def choices_page() -> str:
+    """How often the first choice of an algorithm is the fastest, by kind of machine."""
+    lines = CHOICES.splitlines()
+    for kind, record in stored().items():
+        figures = record["figures"]
+        if kind == DEFAULT:
+            lines += ["", f"Constants of other machines come from single figures ({figures['machine']})."]
+            continue
+        lines += ["", f"## {kind}", "", f"{figures['machine']}, {figures['date']}.", ""]
+        lines += ["| layers | number | within 3 % | mean loss | worst loss |", "|---|---:|---:|---:|---:|"]
+        rows = {
+            "all": figures,
+            "all, not seen": figures["unseen"],
+            "all, before fitting": figures["unfitted"],
+        }
+        for word, each in {**rows, **figures["kinds"]}.items():
+            numbers = (f"{each[name]:.1%}" for name in ("share", "mean_loss", "worst_loss"))
+            lines.append(f"| {word} | {each['layers']} | {' | '.join(numbers)} |")
+        lines += ["", "| chosen | fastest | layers | worst loss |", "|---|---|---:|---:|"]
+        lines += [
+            f"| {first} | {fastest} | {count} | {worst:.0%} |"
+            for first, fastest, count, worst in figures["missed"]
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -159,6 +197,7 @@ PAGES = {
     "settings.md": settings_page,
     "pooling_algorithms.md": pooling_page,
     "convolution_algorithms.md": convolutions_page,
+    "choices.md": choices_page,
     "using_models.md": options_page,
 }
 

@@ -50,7 +50,7 @@ def _state_of_files() -> str:
     for folder in folders:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name.endswith(".py"):
+                if entry.name.endswith((".py", ".json")):
                     state = entry.stat()
                     lines.append(f"{entry.path} {state.st_size} {state.st_mtime_ns}")
                 elif entry.is_dir() and entry.name != "__pycache__":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cenote.core.sizes import maximum
 from cenote.core.target import PAIRS, Target
+from cenote.kernels.constants import constants_of
 
 GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share its error
 MEMORY = 20e9  # bytes per second from main memory
@@ -90,32 +91,6 @@ def moved_seconds(nbytes: float) -> float:
     return nbytes / CACHE
 
 
-@dataclass(frozen=True)
-class PoolRates:
-    """Seconds per vector step of a row of the input, per vector step of a row of the output, and per pass over a row
-    (its start and end). A step is a load, a shuffle, a combination or a store."""
-
-    down: float
-    across: float
-    row: float
-
-
-# Fitted to the times of every algorithm in the cases of `python -m bench.pool_choices --grid` (AVX-512, one thread).
-# A step costs more in one algorithm than in another for reasons that the count of steps does not show: loads that
-# straddle cache lines, loads that wait for stores, chains of steps that wait for each other.
-POOL_RATES = {
-    "separable": PoolRates(0.11e-9, 0.065e-9, 7.0e-9),
-    "generic": PoolRates(0.43e-9, 0.2e-9, 5.4e-9),
-    "van_herk": PoolRates(0.066e-9, 0.071e-9, 6.4e-9),
-    "small_map": PoolRates(0.12e-9, 0.042e-9, 2.7e-9),
-    "small_window": PoolRates(0.15e-9, 0.048e-9, 1.4e-9),
-    "window_3x3x3": PoolRates(0.15e-9, 0.13e-9, 1.4e-9),
-    "argmax_separable": PoolRates(0.15e-9, 0.069e-9, 3.0e-9),
-    "argmax_generic": PoolRates(0.17e-9, 0.57e-9, 5.1e-9),
-    "compensated": PoolRates(0.2e-9, 0.2e-9, 10e-9),
-    "adaptive": PoolRates(0.15e-9, 0.15e-9, 4.0e-9),
-    "adaptive_small": PoolRates(0.15e-9, 0.15e-9, 4.0e-9),
-}
 # Seconds per element of pools with one algorithm each, beside the bytes that they move.
 WHOLE_WINDOW_TAP = 2e-10  # of a window, for medians and SoftPool
 DRAWN_TAP = 5e-10  # of a window whose place is random (fractional pools)
@@ -125,10 +100,27 @@ BIN = 4e-9  # per bin of a box
 POOL_UNPROVEN = 1.5  # factor of the estimate where an algorithm was not found to win
 
 
-def pool_seconds(
-    algorithm: str, nbytes: float, down: float, across: float, rows: float, proven: bool = True
-) -> float:
-    """Seconds of a pool, by the bytes that it moves, its steps of each kind and its passes over rows."""
-    rates = POOL_RATES.get(algorithm, POOL_RATES["generic"])
-    seconds = stream_seconds(nbytes) + down * rates.down + across * rates.across + rows * rates.row
-    return seconds if proven else seconds * POOL_UNPROVEN
+@dataclass(frozen=True)
+class PoolWork:
+    """Work of a pooling algorithm: the bytes that it moves, its steps of each kind and its passes over rows
+    (`constants.PoolRates`). `proven`: within what was measured to win somewhere.
+
+    A step costs more in one algorithm than in another for reasons that the count of steps does not show: loads that
+    straddle cache lines, loads that wait for stores, chains of steps that wait for each other. Of an algorithm without
+    rates they are those of `generic`.
+    """
+
+    algorithm: str
+    nbytes: float
+    down: float
+    across: float
+    rows: float
+    proven: bool = True
+
+    def seconds(self, target: Target) -> float:
+        """Estimated seconds on one core."""
+        constants = constants_of(target)
+        rates = constants.pools.get(self.algorithm, constants.pools["generic"])
+        seconds = self.nbytes / constants.pool_stream
+        seconds += self.down * rates.down + self.across * rates.across + self.rows * rates.row
+        return seconds if self.proven else seconds * POOL_UNPROVEN

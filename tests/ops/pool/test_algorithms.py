@@ -13,7 +13,7 @@ import cenote
 from cenote.codegen import jit
 from cenote.core.types import PLAIN, TensorType
 from cenote.kernels.base import Call
-from cenote.kernels.cost_model import POOL_RATES
+from cenote.kernels.constants import CONSTANTS
 from cenote.kernels.pool import separable
 from cenote.kernels.pool.common import PoolSpec
 from cenote.kernels.pool.problem import Memory, PoolProblem
@@ -33,7 +33,7 @@ def test_an_algorithm_is_a_file_of_its_name_with_rates_of_its_own() -> None:
     assert len(set(names)) == len(names)
     for algorithm in EVERY:
         assert algorithm.offer is importlib.import_module(f"cenote.kernels.pool.{algorithm.name}").offer
-    assert set(names) == set(POOL_RATES)
+    assert all(set(names) == set(each.pools) for each in CONSTANTS.values())
 
 
 def test_the_contract_suite_runs_every_algorithm() -> None:
@@ -57,7 +57,7 @@ def problem(window: int = 3, stride: int = 1, **others: object) -> PoolProblem:
 def test_candidates_come_by_their_estimates() -> None:
     for window in (2, 3, 5, 9, 31):
         found = candidates(problem(window), jit.host_target())
-        seconds = [candidate.seconds for candidate in found.values()]
+        seconds = [candidate.work.seconds(jit.host_target()) for candidate in found.values()]
         assert seconds == sorted(seconds)
         assert len(found) >= 3
         assert set(found) <= {algorithm.name for algorithm in WINDOWS}

@@ -187,5 +187,5 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     )
     levels = width if width <= DIRECT else 3 * width.bit_length()
     across = 4 * geometry.stride[1] * (levels + 2) + 4 * rows + 4
-    seconds = estimate("argmax_separable", problem, spec.out_lanes, across=across, passes=2)
-    return Candidate(seconds, build)
+    work = estimate("argmax_separable", problem, spec.out_lanes, across=across, passes=2)
+    return Candidate(work, build)

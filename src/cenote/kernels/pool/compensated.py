@@ -20,6 +20,7 @@ from cenote.core.computed import computed
 from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.kernels.compensated import Compensated
+from cenote.kernels.cost_model import PoolWork
 from cenote.kernels.lanes import strided
 from cenote.kernels.pool.adaptive import range_build, range_fields
 from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, load, spans, taps_inside
@@ -157,10 +158,10 @@ def _windows(problem: PoolProblem, target: Target) -> Candidate | None:
     variants = tuple(PoolCompensated(**spec_fields(problem, *pair), ranges=False) for pair in lanes.pairs)
     pitch = scratch_pitch(problem, cut.strip, variants[0].lanes)
     planes, rows, columns = geometry.window
-    seconds = _seconds(problem, variants[plain(lanes.chosen)], planes * rows, columns)
+    work = _work(problem, variants[plain(lanes.chosen)], planes * rows, columns)
     scratch = ROWS * pitch + SLACK
     return Candidate(
-        seconds,
+        work,
         window_build(problem, variants, cut, pitch=pitch, scratch=scratch, chosen=lanes.chosen),
     )
 
@@ -175,9 +176,9 @@ def _ranges(problem: PoolProblem, target: Target) -> Candidate:
     planes, rows, columns = (
         sum(plain(end) - plain(begin) for begin, end in axis) / len(axis) for axis in bounds
     )
-    return Candidate(_seconds(problem, spec, planes * rows, columns), build)
+    return Candidate(_work(problem, spec, planes * rows, columns), build)
 
 
-def _seconds(problem: PoolProblem, spec: PoolCompensated, rows: float, columns: float) -> float:
+def _work(problem: PoolProblem, spec: PoolCompensated, rows: float, columns: float) -> PoolWork:
     down, across = STEPS * rows, STEPS * columns * spec.lanes / spec.out_lanes
     return estimate("compensated", problem, spec.lanes, down=down, across=across, passes=1 + rows)

@@ -108,7 +108,7 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     pitch, group = scratch_pitch(problem, cut.strip, variants[0].lanes), group_of(problem, cut)
     scratch = (max(each.scratch_rows for each in variants) + group) * pitch + SLACK
     planes, rows = geometry.window[:2]
-    seconds = estimate(
+    work = estimate(
         "generic",
         problem,
         spec.lanes,
@@ -119,4 +119,4 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     build = window_build(
         problem, variants, cut, pitch=pitch, scratch=scratch, group=group, chosen=lanes.chosen
     )
-    return Candidate(seconds, build)
+    return Candidate(work, build)

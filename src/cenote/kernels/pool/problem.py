@@ -18,7 +18,7 @@ from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call
-from cenote.kernels.cost_model import pool_seconds
+from cenote.kernels.cost_model import PoolWork
 from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, SUM, PoolSpec, compute_type
 from cenote.kernels.pool.divisors import ALIKE, DIVIDES, GENERAL, scale_form, scale_part
 from cenote.kernels.row_lanes import RowLanes, fitting
@@ -180,9 +180,9 @@ Build = Callable[..., Call]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to solve a problem: its estimated seconds on one core, and the builder of its call."""
+    """One way to solve a problem: its work, which gives its estimated seconds, and the builder of its call."""
 
-    seconds: float
+    work: PoolWork
     build: Build
 
 
@@ -331,14 +331,14 @@ def estimate(
     across: float = 0,
     passes: float = 1,
     proven: bool = True,
-) -> float:
-    """Seconds of one core: the bytes once, `down` steps of a vector of the input's columns and `across` of the output's
+) -> PoolWork:
+    """Work of one core: the bytes once, `down` steps of a vector of the input's columns and `across` of the output's
     in each output row, which takes so many `passes`. `proven`: within what was measured to win somewhere."""
     geometry, step = problem.geometry, problem.memory.step
     read, written = (-(-columns * step // lanes) for columns in (geometry.size[2], geometry.out[2]))
     rows = problem.planes * geometry.out[1]
     steps = rows * read * down, rows * written * across
-    return pool_seconds(algorithm, problem.nbytes, *steps, rows * passes, proven)
+    return PoolWork(algorithm, problem.nbytes, *steps, rows * passes, proven)
 
 
 def row_pitch(problem: PoolProblem) -> int:

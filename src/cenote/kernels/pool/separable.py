@@ -23,6 +23,7 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
 from cenote.core.sizes import is_size, minimum, plain
 from cenote.core.target import Target
+from cenote.kernels.cost_model import PoolWork
 from cenote.kernels.lanes import every_second, in_order
 from cenote.kernels.pool import horizontal
 from cenote.kernels.pool.common import (
@@ -253,12 +254,12 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     more = StreamingStore.scratch_rows(group) if variants[0].past_caches else 0
     scratch = (max(spec.scratch_rows for spec in variants) + group + more) * pitch + SLACK
     return Candidate(
-        _seconds(problem, variants[plain(chosen)]),
+        _work(problem, variants[plain(chosen)]),
         window_build(problem, variants, cut, pitch=pitch, scratch=scratch, group=group, chosen=chosen),
     )
 
 
-def _seconds(problem: PoolProblem, spec: PoolSeparable) -> float:
+def _work(problem: PoolProblem, spec: PoolSeparable) -> PoolWork:
     loads = spec.planes * (spec.rows + spec.together - 1) / spec.together
     if spec.fused:
         return estimate("separable", problem, spec.lanes, across=loads * (2 * spec.width) + 1, passes=1)

@@ -20,6 +20,7 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
+from cenote.kernels.cost_model import PoolWork
 from cenote.kernels.pool.common import SLACK, SUM, NanGuard, PoolSpec, Strip, combine_all, load, spans
 from cenote.kernels.pool.horizontal import Across
 from cenote.kernels.pool.problem import (
@@ -175,10 +176,10 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     build = window_build(
         problem, spec, cut, pitch=pitch, scratch=BUFFERS * pitch + SLACK, group=group_of(problem, cut)
     )
-    return Candidate(_seconds(problem, spec), build)
+    return Candidate(_work(problem, spec), build)
 
 
-def _seconds(problem: PoolProblem, spec: PoolSmallMap) -> float:
+def _work(problem: PoolProblem, spec: PoolSmallMap) -> PoolWork:
     geometry, widest = problem.geometry, max(problem.geometry.window[1:])
     longest = LONGEST_ROW if widest >= 5 else LONGEST_ROW // 2
     proven = widest >= NARROWEST and geometry.size[2] * problem.memory.step <= longest

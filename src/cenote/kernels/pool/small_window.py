@@ -26,6 +26,7 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
+from cenote.kernels.cost_model import PoolWork
 from cenote.kernels.lanes import even_odd, shift_in, shift_lanes
 from cenote.kernels.pool.common import (
     SLACK,
@@ -291,10 +292,10 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     pitch, group = scratch_pitch(problem, cut.strip, lanes), group_of(problem, cut)
     scratch = (spec.scratch_rows + group) * pitch + SLACK
     build = window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group)
-    return Candidate(_seconds(problem, spec), build)
+    return Candidate(_work(problem, spec), build)
 
 
-def _seconds(problem: PoolProblem, spec: PoolSmallWindow) -> float:
+def _work(problem: PoolProblem, spec: PoolSmallWindow) -> PoolWork:
     # Rows of the input that are read per row of the output.
     rows = ((spec.together - 1) * spec.stride + spec.rows) / spec.together
     loads = rows * (spec.width if spec.stride == 1 else 2)

@@ -306,7 +306,7 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     fields = spec_fields(problem, *lanes, streams(problem, cut, target, lanes[1]))
     spec = PoolVanHerk(**fields, planes=planes, together=together)
     pitch = scratch_pitch(problem, cut.strip, spec.lanes)
-    seconds = estimate(
+    work = estimate(
         "van_herk",
         problem,
         spec.lanes,
@@ -317,7 +317,7 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
     )
     scratch = (spec.scratch_rows + rows) * pitch + SLACK
     build = window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group_of(problem, cut))
-    return Candidate(seconds, build)
+    return Candidate(work, build)
 
 
 def _serves(geometry: Geometry) -> bool:

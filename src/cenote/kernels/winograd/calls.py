@@ -15,7 +15,8 @@ from cenote.core.sizes import maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, Packed, View
-from cenote.kernels.cost_model import peak_seconds, weight_seconds
+from cenote.kernels.constants import CostConstants, constants_of
+from cenote.kernels.cost_model import peak_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.tables import tiles_per_block
 from cenote.kernels.winograd.kernel import TABLE, WinogradSpec
@@ -30,9 +31,6 @@ _USED = {  # words that each phase reads
 }
 # Tiles of a block, to reuse weights in the level 2 cache; twice as many for weights beyond it.
 _LEAST_TILES = 12
-# Factor of the time of products in one piece: one thread takes less by it, two take more. DenseNet-121 (128 to 32
-# channels at 14x14 in two vectors of filters) with F(4x4) in one piece instead of F(3x3) in two: 1.4 % less, 7 % more.
-_ALONE = 1.25
 SKEW = 16  # floats between products, so that their streams do not meet in the same cache sets
 
 
@@ -62,11 +60,21 @@ class WinogradTiling:
     @property
     def efficiency(self) -> float:
         """Fraction of the multiply-adds' peak that the products reach."""
-        return 0.88
+        return self.constants.winograd_products
+
+    @property
+    def exposed(self) -> float:
+        """Part of the shorter one of multiplying and reading that the longer one does not hide."""
+        return self.constants.winograd_exposed
+
+    @property
+    def constants(self) -> CostConstants:
+        return constants_of(self.target)
 
     def read_seconds(self, nbytes: float) -> float:
-        """Time to read weights of so many bytes."""
-        return weight_seconds(nbytes)
+        """Time to read weights of so many bytes, once."""
+        near = plain(nbytes) <= self.target.l2_bytes
+        return nbytes / (self.constants.winograd_near if near else self.constants.winograd_far)
 
     @property
     def products(self) -> int:
@@ -193,11 +201,15 @@ class WinogradTiling:
         weights = 4 * self.products * self.panel * self.groups
         passes = 1 if self.split or weights <= self.target.l3_bytes // 2 else maximum(1, self.blocks)
         operations = self.transform_operations(self.channel_blocks, self.filter_blocks)
-        transforms = peak_seconds(2 * operations, self.target, 0.5)
+        transforms = peak_seconds(2 * operations, self.target, self.constants.winograd_transforms)
         multiplying = peak_seconds(products, self.target, self.efficiency)
         if self.split and self.groups == 1:
-            multiplying *= _ALONE
-        return maximum(multiplying, self.read_seconds(weights * passes)) + transforms
+            # One thread takes less by such products, two take more. DenseNet-121 (128 to 32 channels at 14x14 in two
+            # vectors of filters) with F(4x4) in one piece instead of F(3x3) in two: 1.4 % less, 7 % more.
+            multiplying *= self.constants.winograd_alone
+        reading = self.read_seconds(weights) * passes
+        hidden = minimum(multiplying, reading) * self.exposed
+        return maximum(multiplying, reading) + hidden + transforms
 
     @property
     def product_operations(self) -> int:

@@ -41,6 +41,10 @@ class WinogradQuantizedTiling(WinogradTiling):
         64 to 512 channels (Zen 4)."""
         return 0.8 if self.target.dots == PAIRS else 1.15
 
+    @property
+    def exposed(self) -> float:
+        return 0.0
+
     def read_seconds(self, nbytes: float) -> float:
         """Time to read weights, half of float32's rule: with VNNI all estimates of products are half of what Zen 4
         takes, and weights of this size stay in its last cache. 256 channels at 14x14 take 306 us in tiles of 16

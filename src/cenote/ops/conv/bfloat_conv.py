@@ -149,7 +149,7 @@ def _products(problem: ConvProblem, way: str) -> Iterator[Lowering]:
     layout = _padded(problem, unit) if few else Layout(unit, shape.halo)
     executed = direct.shape.operations * _filled(direct.shape.group_filters, lanes)
     executed *= _filled(direct.shape.group_channels, unit)
-    seconds = peak_seconds(executed, target, efficiency(shape, lanes) * bfloat_faster(target))
+    seconds = peak_seconds(executed, target, efficiency(shape, target) * bfloat_faster(target))
     if not few:
         yield problem.lowering(
             "direct_bfloat16",

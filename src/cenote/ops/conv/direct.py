@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import plain as plain_size
+from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Layout, TensorType
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.constants import constants_of
 from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
 from cenote.kernels.conv.groups_apart import apart_calls, inputs_apart, outputs_apart
 from cenote.kernels.conv.joined_calls import joined_calls, joined_share
@@ -21,6 +23,7 @@ from cenote.ops.conv.winograd import in_pieces, tiles_of
 
 _WORTH_REGIONS = 0.8  # of the plain sum's taps
 _MOST_JOINED = 1 << 20  # weights of groups that are all joined, most of them zeros that are never read
+_PIXELS = (100, 24, 12, 4)  # of the map, from which `direct_shares` hold
 
 
 def direct(problem: ConvProblem) -> Iterator[Lowering]:
@@ -61,7 +64,7 @@ def regions(problem: ConvProblem) -> Iterator[Lowering]:
     yield problem.lowering(
         "direct_regions",
         Layout(problem.lanes),
-        _seconds(problem) * share / 0.9 + weight_seconds(max(0, again)),
+        _seconds(problem) * share / constants_of(target).direct_regions + weight_seconds(max(0, again)),
         lambda x, y, residual: region_calls(direct, x, y, residual, target),
         by_size=_depends_on_size(problem),
     )
@@ -81,7 +84,7 @@ def apart(problem: ConvProblem) -> Iterator[Lowering]:
     blocks = [inside] + ([outside] * (1 + (fused.residual is not None)) if outside else [])
     temporaries = tuple(TensorType(FLOAT32, (each.elements,)) for each in blocks)
     padded = -(-shape.group_filters // lanes) * lanes / max(1, shape.group_filters)
-    seconds = peak_seconds(shape.operations * padded, target, efficiency(shape, lanes))
+    seconds = peak_seconds(shape.operations * padded, target, efficiency(shape, target))
     yield problem.lowering(
         "direct_apart",
         PLAIN,
@@ -109,7 +112,7 @@ def plain(problem: ConvProblem) -> Iterator[Lowering]:
         yield from direct_calls(direct, memory[0] if memory else x, y, residual, target)
 
     operations = shape.operations * (-(-shape.filters // lanes) * lanes / shape.filters)
-    seconds = peak_seconds(operations, target, efficiency(shape, lanes, plain=True))
+    seconds = peak_seconds(operations, target, efficiency(shape, target, plain=True))
     yield problem.lowering(
         "direct_plain",
         PLAIN,
@@ -129,17 +132,17 @@ def _seconds(problem: ConvProblem) -> float:
     """The estimate for blocked memory."""
     merged, lanes = problem.direct.shape, problem.lanes
     padded = -(-merged.filters // lanes) * lanes / max(1, merged.filters)
-    return peak_seconds(merged.operations * padded, problem.target, efficiency(problem.shape, lanes))
+    return peak_seconds(merged.operations * padded, problem.target, efficiency(problem.shape, problem.target))
 
 
-def efficiency(shape: ConvShape, lanes: int, *, plain: bool = False) -> float:
+def efficiency(shape: ConvShape, target: Target, *, plain: bool = False) -> float:
     """Fraction of peak that the direct kernel reaches: a tile's set-up costs as much as some 6 taps, of which a few
     channels take longer; small maps do not fill the tiles."""
-    pixels = plain_size(shape.pixels * shape.n)
-    filled = ((100, 0.97), (24, 0.93), (12, 0.85), (4, 0.6))
-    most = next((share for least, share in filled if pixels >= least), 0.25)
+    constants, pixels = constants_of(target), plain_size(shape.pixels * shape.n)
+    *shares, most = constants.direct_shares
+    most = next((share for least, share in zip(_PIXELS, shares, strict=True) if pixels >= least), most)
     depth = shape.group_channels * shape.taps
-    setup = 2.5 if shape.is_pointwise else 6.0
-    if not plain and shape.group_channels % lanes:
-        setup += 0.4 * shape.taps
+    setup = constants.direct_pointwise if shape.is_pointwise else constants.direct_window
+    if not plain and shape.group_channels % target.lanes():
+        setup += constants.direct_ragged * shape.taps
     return most * depth / (depth + setup)

@@ -163,7 +163,7 @@ def candidates(problem: PoolProblem, target: Target) -> dict[str, Candidate]:
         return {}
     offers = {each.name: each.offer(problem, target) for each in algorithms_for(problem)}
     found = {name: candidate for name, candidate in offers.items() if candidate is not None}
-    return dict(sorted(found.items(), key=lambda item: plain(item[1].seconds)))
+    return dict(sorted(found.items(), key=lambda item: plain(item[1].work.seconds(target))))
 
 
 def offered(name: str, problem: PoolProblem, target: Target) -> Candidate:
@@ -237,7 +237,9 @@ def algorithm_lowerings(
         def call(x: View, *outputs: View, name: str = name) -> Call:
             return offered(name, problem(x, outputs), target).build(x, *outputs)
 
-        yield Lowering.of_call(name, (layout,), (layout,) * len(results), call, candidate.seconds, error)
+        yield Lowering.of_call(
+            name, (layout,), (layout,) * len(results), call, candidate.work.seconds(target), error
+        )
 
 
 def _may_overflow(reduction: str, dtype: np.dtype[Any], window: Sequence[int]) -> bool:

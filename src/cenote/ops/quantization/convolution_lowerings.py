@@ -206,7 +206,7 @@ def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
     fours = -(-shape.channels // BYTES) * BYTES
     unit = fours if shape.groups == 1 and fours <= lanes // 2 else lanes
     executed = merged.operations * _filled(merged.group_filters, lanes) * _filled(merged.group_channels, unit)
-    seconds = peak_seconds(executed, target, efficiency(shape, lanes) * BYTES_FASTER[target.dots])
+    seconds = peak_seconds(executed, target, efficiency(shape, target) * BYTES_FASTER[target.dots])
     yield from problem.lowerings(
         "quantized", unit, seconds, lambda x, y, added: quantized_calls(bytes_, x, y, target, added)
     )
@@ -220,7 +220,7 @@ def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
     # 32 for 16.
     if target.dots == PAIRS and unit == lanes and target.vector_bytes == 32:
         yield from _wide(
-            problem, bytes_, peak_seconds(executed, target, efficiency(shape, lanes) * BYTES_FASTER[WIDE])
+            problem, bytes_, peak_seconds(executed, target, efficiency(shape, target) * BYTES_FASTER[WIDE])
         )
 
 

@@ -140,7 +140,7 @@ class IntegerConvolution:
             * _filled(merged.group_filters, lanes)
             * _filled(merged.group_channels, self.unit)
         )
-        return peak_seconds(executed, target, efficiency(self.shape, lanes) * BYTES_FASTER[target.dots])
+        return peak_seconds(executed, target, efficiency(self.shape, target) * BYTES_FASTER[target.dots])
 
     def calls(self, views: Sequence[View | None], y: View, memory: dict[str, View]) -> Iterator[Call]:
         x, (shape, weights) = present(views[0]), self.merged

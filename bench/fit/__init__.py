@@ -1,0 +1,1 @@
+"""The constants of the cost model, fitted to measurements of layers that are drawn from a folder of models."""

@@ -1,0 +1,113 @@
+"""Times of the candidates of layers: appended to a file of JSON lines, so that a run can stop and go on."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.fit.layers import Layer
+from cenote.codegen import jit
+from cenote.compiler.tune import label, trial
+from cenote.core.errors import CenoteError
+from cenote.core.types import Array, TensorType
+from cenote.ops.base import Lowering
+
+ROUNDS = 8
+LONGEST = 0.25  # seconds for the rounds of a layer, but four rounds at least
+# Bytes of constants beside a model's own in plans (Winograd's transformed weights of 3x3 take up to four times as
+# much), and the most that are read between runs: more than the last cache has.
+PACKED, MOST_OTHERS = 4, 48 << 20
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The least seconds of each candidate of a layer, by label."""
+
+    key: str
+    target: str
+    seconds: dict[str, float]
+
+
+def read(path: Path, target: str) -> dict[str, dict[str, float]]:
+    """Seconds by the layer's key and the candidate's label; the least where a layer was measured twice."""
+    found: dict[str, dict[str, float]] = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        one = Measured(**json.loads(line))
+        if one.target == target:
+            kept = found.setdefault(one.key, one.seconds)
+            for name, seconds in one.seconds.items():
+                kept[name] = min(seconds, kept.get(name, math.inf))
+    return found
+
+
+class Trial:
+    """A candidate's program, run in the state of the caches that it finds in its model: its input is fresh, its weights
+    are as far away as the model's other constants push them."""
+
+    def __init__(self, layer: Layer, types: Sequence[TensorType | None], option: Lowering) -> None:
+        program: Any = trial(layer.node(), types, option)
+        self.inputs: list[Array] = program.args[0]
+        self.program = program
+
+    def seconds(self, others: Array) -> float:
+        """Seconds of one run, after all of `others` was read."""
+        others.sum()
+        for x in self.inputs:
+            np.bitwise_or(x, 0, out=x)
+        start = time.perf_counter()
+        self.program()
+        return time.perf_counter() - start
+
+
+def trials(layer: Layer) -> dict[str, Trial]:
+    """A trial of each candidate, by label; its kernels are compiled."""
+    types = layer.types()
+    return {
+        label(option): Trial(layer, types, option) for option in layer.candidates(jit.host_target(), types)
+    }
+
+
+def least(layer: Layer, runs: Sequence[Trial]) -> list[float]:
+    """The least seconds of each, turn about."""
+    others = np.ones(min(PACKED * layer.model_bytes, MOST_OTHERS) // 8, np.int64)
+    best, begin = [math.inf] * len(runs), time.perf_counter()
+    for round_ in range(ROUNDS):
+        for index, run in enumerate(runs):
+            best[index] = min(best[index], run.seconds(others))
+        if round_ >= 3 and time.perf_counter() - begin > LONGEST:
+            break
+    return best
+
+
+def measure(layers: Iterable[Layer], path: Path, seconds: float, times: int = 1) -> int:
+    """Measure layers that the file has fewer than so many `times`, as long as so many seconds last; return how many
+    are missing."""
+    target, begin, missing = jit.host_target().name, time.perf_counter(), 0
+    counts: dict[str, int] = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        one = json.loads(line)
+        if one["target"] == target:
+            counts[one["key"]] = counts.get(one["key"], 0) + 1
+    with path.open("a") as lines:
+        for layer in layers:
+            if counts.get(layer.key, 0) >= times:
+                continue
+            if time.perf_counter() - begin > seconds:
+                missing += 1
+                continue
+            try:
+                runs = trials(layer)
+            except CenoteError as error:
+                print(f"{layer.model}, {layer.kind}: {error}")
+                runs = {}
+            times_of = dict(zip(runs, least(layer, [*runs.values()]), strict=True))
+            lines.write(json.dumps(asdict(Measured(layer.key, target, times_of))) + "\n")
+            lines.flush()
+    return missing
