@@ -245,7 +245,7 @@ def _window_rows(problem: QuantizedConvolution, bytes_: QuantizedProblem) -> Ite
 
     lanes, multiplied = target.lanes(), rows.unit - 2 * rows.is_short
     filled = _filled(bytes_.shape.filters, lanes) * multiplied / rows.numbers
-    rate = efficiency(rows.as_rows, lanes, plain=True) * BYTES_FASTER[WIDE]
+    rate = efficiency(rows.as_rows, target, plain=True) * BYTES_FASTER[WIDE]
     seconds = peak_seconds(bytes_.shape.operations * filled, target, rate) + moved_seconds(3 * memory.size)
     yield from problem.lowerings("quantized_rows", BYTES, seconds + LAUNCH, calls, temporaries=(memory,))
 
