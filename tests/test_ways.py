@@ -36,7 +36,10 @@ SHARED = (
     "ops/checks.py",
     "ops/runner.py",
     "kernels/driver/",
-    *(f"kernels/{name}.py" for name in ("base", "builtin", "launch", "cost_model", "lanes", "row_lanes")),
+    *(
+        f"kernels/{name}.py"
+        for name in ("base", "builtin", "launch", "constants", "cost_model", "lanes", "row_lanes")
+    ),
 )
 ROOMS = ("frontends", "passes", "graph")  # rows of the table of a load that are folders
 

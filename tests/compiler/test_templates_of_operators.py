@@ -33,6 +33,7 @@ PIECES = "many elements for few results are reduced in pieces"
 
 # Operators some of whose samples are planned for each size; docs/any_size.md has them, and why.
 FIXES = {
+    "user_function": "a call with zeros of each size",
     "adaptive_average_pool": "an output of the input's own size",
     "adaptive_max_pool": "an output of the input's own size",
     "blur_pool": "tables of a map's border",

@@ -60,15 +60,12 @@ class Schedule:
 
 @dataclass(frozen=True)
 class PricedLowering:
-    """Lowering that may be the best for a node, and the seconds of the conversions that it needs."""
+    """Lowering that may be the best for a node, the cost model's seconds in all, and those of the conversions that it
+    needs."""
 
     option: Lowering
+    seconds: float
     conversions: float
-
-    @property
-    def seconds(self) -> float:
-        """The cost model's seconds in all."""
-        return plain(self.option.seconds) + self.conversions
 
 
 class Decide(Protocol):
@@ -207,7 +204,7 @@ class _Scheduler:
         by_cost = [options[index] for _, index in ranked]
         best, decided, decide = by_cost[0], None, self.decide
         rivals = [
-            PricedLowering(options[index], total - plain(options[index].seconds))
+            PricedLowering(options[index], total, total - plain(options[index].seconds))
             for total, index in ranked
             if options[index].alias is None
         ]
