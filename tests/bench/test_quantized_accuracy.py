@@ -51,6 +51,7 @@ def test_a_stopped_run_measures_only_what_is_left(
     measure = quantized_accuracy.measure
     monkeypatch.setattr(quantized_accuracy, "measure", stop_early)
     monkeypatch.setattr(quantized_accuracy, "cases", lambda data, folder: {"toy": lambda: case})
+    monkeypatch.setattr(quantized_accuracy.logging, "disable", lambda level: None)  # of the whole process
     monkeypatch.setattr("sys.argv", ["", "--lines", str(kept), "--output", str(output)])
     with pytest.raises(KeyboardInterrupt):
         quantized_accuracy.main()

@@ -12,8 +12,9 @@ from cenote.plans.format import StoredModel
 from cenote.plans.reader import PlanFile
 
 
-def small_model(path: Path, batch: int | str = 1) -> Path:
-    """Conv, MaxPool, a host step (Einsum along a diagonal), Flatten, Gemm."""
+def small_model(path: Path, batch: int | str = 1, height: int | str = 8) -> Path:
+    """Conv, MaxPool, a host step (Einsum along a diagonal), Flatten, Gemm. Of open heights, which may be 7 and 8, even
+    and odd ones are two classes of sizes."""
     rng = np.random.default_rng(0)
     weights = {
         "w": rng.standard_normal((12, 3, 3, 3)).astype(np.float32),
@@ -23,14 +24,14 @@ def small_model(path: Path, batch: int | str = 1) -> Path:
     }
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
-        helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
         helper.make_node("Einsum", ["p", "ones"], ["c"], equation="nchw,cc->nchw"),
         helper.make_node("Flatten", ["c"], ["f"]),
         helper.make_node("Gemm", ["f", "v", "b"], ["y"]),
     ]
     graph = helper.make_graph(
         nodes, "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 3, 8, 8])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 3, height, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 5])],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )  # fmt: skip
@@ -46,8 +47,8 @@ def stored_at(path: Path) -> StoredModel:
         return file.model(threads=1)
 
 
-def picture(batch: int = 1) -> np.ndarray:
-    return np.random.default_rng(1).standard_normal((batch, 3, 8, 8)).astype(np.float32)
+def picture(batch: int = 1, height: int = 8) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((batch, 3, height, 8)).astype(np.float32)
 
 
 def changed(path: Path, factor: float) -> None:

@@ -180,13 +180,13 @@ def test_the_first_model_of_a_process_may_have_no_plan_yet(
 
 
 def test_a_model_that_changed_meanwhile_is_not_mixed_with_the_old_one(tmp_path: Path, plans: Path) -> None:
-    path = small_model(tmp_path / "m.onnx", "n")
+    path = small_model(tmp_path / "m.onnx", "n", "h")
     cenote.load(path)(picture(1))
     model = cenote.load(path)
     changed(path, 2.0)
     model(picture(1))
     with pytest.raises(cenote.ModelError, match="changed since"):
-        model(picture(2))
+        model(picture(1, 7))
 
 
 def test_weights_beside_the_model_count(tmp_path: Path, plans: Path) -> None:

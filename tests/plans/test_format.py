@@ -40,18 +40,18 @@ def test_the_same_bits(files: tuple[Path, Path], threads: int) -> None:
 
 
 def test_several_shapes_in_one_file(tmp_path: Path) -> None:
-    source, plan = small_model(tmp_path / "m.onnx", "n"), tmp_path / "m.cenote"
+    source, plan = small_model(tmp_path / "m.onnx", "n", "h"), tmp_path / "m.cenote"
     model = cenote.load(source)
     with pytest.raises(cenote.InputError, match="plan_for"):
         model.save(plan)
-    for batch in (1, 3):
-        model.plan_for({"x": (batch, 3, 8, 8)})
+    for height in (8, 7):
+        model.plan_for({"x": (1, 3, height, 8)})
     model.save(plan)
     stored = cenote.load(plan)
-    for batch in (1, 3):
-        assert np.array_equal(stored(picture(batch)), model(picture(batch)))
+    for height in (8, 7):
+        assert np.array_equal(stored(picture(1, height)), model(picture(1, height)))
     assert np.array_equal(stored(picture(2)), model(picture(2))), "a batch that no plan was made for"
-    assert len(model._classes.plans) == len(stored._classes.plans) == 2, "one picture, or several"
+    assert len(model._classes.plans) == len(stored._classes.plans) == 2, "even and odd heights"
     with pytest.raises(cenote.InputError, match="the model takes"):
         stored(np.zeros((2, 4, 8, 8), np.float32))
 

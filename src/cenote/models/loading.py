@@ -92,7 +92,7 @@ def load(
     """
     return load_with(source, LoadOptions(
         threads=threads, precision=precision, weights=weights, tune=tune, denormals=denormals, format=format,
-        signature=signature, inputs=inputs, outputs=outputs, shapes={} if shapes is None else shapes,
+        shapes={} if shapes is None else shapes, signature=signature, inputs=inputs, outputs=outputs,
         operators={} if operators is None else operators,
     ))  # fmt: skip
 

@@ -46,7 +46,7 @@ def operators_by_name() -> Mapping[str, type[Op]]:
 
 def encoded_op(op: Op, keep: Keep) -> dict[str, Any]:
     """Encode an operator; `keep` stores an array among the values and returns its name there."""
-    return {"operator": op.name, **_fields(op, keep)}
+    return {"operator": type(op).name, **_fields(op, keep)}
 
 
 def encoded_node(node: Node, keep: Keep) -> dict[str, Any]:

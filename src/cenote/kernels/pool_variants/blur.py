@@ -168,7 +168,7 @@ def blur_call(
     step = channels if channels_last else 1
     compute = compute_type(SUM, x.type.dtype)
     widest = min(target.lanes(x.type.dtype), target.vector_bytes // compute.nbytes)
-    windows = np.arange(rows.out)[:, None] * rows.stride + np.arange(rows.window)
+    windows = np.arange(int(rows.out))[:, None] * rows.stride + np.arange(rows.window)
     table = np.ascontiguousarray(row_places[windows], np.int64)
     padded = np.arange(len(column_places))
     beside = (padded < columns.begin) | (padded >= columns.begin + columns.size)
