@@ -220,7 +220,9 @@ class _Emitter(DirectEmitter):
             values = [result(row[o].value, pixel) for pixel, row in zip(pixels, accumulators, strict=True)]
             places = [self.y + pixel.y + block * o for pixel in pixels]
             if spec.y.itemsize == 1:
-                store_requantized(self.k, values, places, spec.flat_y)
+                # Where sums take 12 of 16 registers, four vectors at a time make LLVM keep sums on the stack.
+                most = 4 if self.k.target.registers > 16 else 2
+                store_requantized(self.k, values, places, spec.flat_y, most)
                 continue
             for place, value in zip(places, values, strict=True):
                 place.store(value)

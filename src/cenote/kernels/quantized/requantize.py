@@ -34,15 +34,18 @@ def requantized(k: Kernel, scaled: Value, element: Scalar) -> Value:
     return (whole + k.splat(k.number("zero").to(I32), scaled.lanes)).to(element)
 
 
-def store_requantized(k: Kernel, scaled: Sequence[Value], places: Sequence[Pointer], adjacent: bool) -> None:
-    """Store vectors of elements of y, made as by `requantized`, each at its place; `adjacent`: one behind the other."""
+def store_requantized(
+    k: Kernel, scaled: Sequence[Value], places: Sequence[Pointer], adjacent: bool, most: int = 4
+) -> None:
+    """Store vectors of elements of y, made as by `requantized`, each at its place; `adjacent`: one behind the other,
+    `most`: that are packed at a time."""
     if not k.target.triple.startswith("x86"):
         for value, place in zip(scaled, places, strict=True):
             place.store(requantized(k, value, place.element))
         return
     done = 0
     while done < len(scaled):
-        count = next(each for each in (4, 2, 1) if done + each <= len(scaled))
+        count = next(each for each in (4, 2, 1) if each <= most and done + each <= len(scaled))
         _store_packed(k, scaled[done : done + count], places[done : done + count], adjacent)
         done += count
 
