@@ -102,7 +102,7 @@ def kind_of(op: Op, types: Sequence[TensorType | None]) -> str:
     if name in ("conv", "conv_transpose"):
         weights = types[1]
         assert weights is not None
-        groups, window = op.groups, weights.shape[2:]  # type: ignore[attr-defined]
+        groups, window = op.groups, weights.shape[2:]  # type: ignore[attr-defined]  # of a convolution
         if name == "conv_transpose":
             return "transposed"
         if groups > 1:
@@ -112,7 +112,7 @@ def kind_of(op: Op, types: Sequence[TensorType | None]) -> str:
             return "1x1"
         if len(window) != 2:
             return f"{len(window)}-D"
-        slides = {*op.strides, *op.dilations} <= {1}  # type: ignore[attr-defined]
+        slides = {*op.strides, *op.dilations} <= {1}  # type: ignore[attr-defined]  # of a convolution
         return ("window" if window != (3, 3) else "3x3") + ("" if slides else ", strided")
     if name in ("gemm", "matmul"):
         return "product"
