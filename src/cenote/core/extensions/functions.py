@@ -6,8 +6,7 @@ by `register` or by the option `operators` of the load.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
+import functools
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,8 @@ from typing import Any, Literal, TypeVar
 from cenote.core.cached import cached_property
 from cenote.core.errors import ArgumentError, UnsupportedError, near, shown
 from cenote.core.extensions.digests import digest_of, place_of
-from cenote.core.locks import importing
+from cenote.core.extensions.installed import import_installed
+from cenote.core.extensions.modules import import_registering
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -113,15 +113,16 @@ def in_use(operator: str, function: OperatorFunction) -> OperatorFunction:
 
 
 def known(operator: str, digest: str, module: str = "") -> OperatorFunction:
-    """Return the function of an operator in a plan; `module` is imported if it is not known without.
+    """Return the function of an operator in a plan. Where it is not known yet, installed extensions are imported, and
+    `module` if its source registers operators.
 
     Raises UnsupportedError where this process does not have the function.
     """
     found = _in_use.get((operator, digest))
-    if found is None and module:
-        with importing(), contextlib.suppress(ImportError):
-            importlib.import_module(module)
-        found = _in_use.get((operator, digest))
+    for bring in (import_installed, functools.partial(import_registering, module)) if module else ():
+        if found is None:
+            bring()
+            found = _in_use.get((operator, digest))
     if found is not None:
         return found
     others = [each for (name, _), each in _in_use.items() if name == operator]
