@@ -19,8 +19,8 @@ from cenote.core.errors import CenoteError
 from cenote.core.target import LEVELS, choose_target
 from cenote.core.types import Array, TensorType, dtype_named, short_name
 from cenote.frontends.microsoft.operators import NAMES
-from cenote.ops import DECODERS, operators
 from cenote.ops.base import Op, Sample, ShapeFromData
+from cenote.ops.table import DECODERS, operators
 from cenote.passes.precision.widen import WORTH_IT
 
 TARGET = choose_target(LEVELS["x86-64-v4"], "x86_64-unknown-linux-gnu", "avx2")

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from cenote.core.target import Target
-from cenote.ops import operators
 from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
 from cenote.ops.pool.window import MinPool
+from cenote.ops.table import operators
 from tests.harness import lowerings_of
 from tests.targets import NARROWER_STEP
 

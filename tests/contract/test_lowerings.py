@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops import operators
 from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
+from cenote.ops.table import operators
 from tests.contract.comparison import assert_close, check_sample
 from tests.contract.samples import each_operator, listed, named, trials
 from tests.harness import input_types, lowerings_of, run_lowering

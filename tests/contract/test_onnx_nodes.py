@@ -17,8 +17,8 @@ from onnx import numpy_helper
 
 from cenote.core.errors import UnsupportedError
 from cenote.core.types import Array, TensorType
-from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired, ShapeFromData, Types, ValueNeeded
+from cenote.ops.table import DECODERS
 from tests.onnx_cases import RANDOM
 
 

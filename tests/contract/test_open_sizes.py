@@ -20,8 +20,8 @@ from cenote.core.sizes import is_size
 from cenote.core.trace import Trace
 from cenote.core.types import is_float
 from cenote.kernels.base import word_of
-from cenote.ops import operators
 from cenote.ops.base import Op, Sample
+from cenote.ops.table import operators
 from cenote.passes.specialize import specialize
 from cenote.runtime.formulas import Formulas
 from cenote.runtime.steps import Slot

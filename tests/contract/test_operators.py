@@ -13,8 +13,8 @@ import pytest
 import cenote.ops
 from cenote.core.errors import CenoteError, DTypeError
 from cenote.core.types import FLOAT64, Array, TensorType, is_float
-from cenote.ops import DECODERS, operators
 from cenote.ops.base import Box, Op, Sample, ShapeFromData
+from cenote.ops.table import DECODERS, operators, operators_in
 from tests.contract.comparison import same_bits
 from tests.contract.samples import each_operator, each_sample, listed, named
 
@@ -48,13 +48,13 @@ def test_names_are_unique() -> None:
     assert len(set(names)) == len(names)
     decoded = [name for op in operators() for name in op.from_onnx]
     assert len(set(decoded)) == len(decoded), "two operators decode one ONNX operator"
-    assert set(DECODERS) == set(decoded), "the table in cenote.ops does not say what the files decode"
+    assert set(DECODERS) == set(decoded), "the table does not say what the files decode"
 
 
 def test_every_file_of_operators_is_listed() -> None:
     for module in pkgutil.iter_modules(cenote.ops.__path__):
-        for op in cenote.ops.operators_in(module.name):
-            assert op in operators(), f"{module.name}.py is missing in cenote.ops"
+        for op in operators_in(module.name):
+            assert op in operators(), f"{module.name}.py is missing in the table"
 
 
 @each_operator

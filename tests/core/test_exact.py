@@ -21,8 +21,8 @@ from cenote.core.types import Array, Declared, TensorType
 from cenote.functional import callers
 from cenote.graph.graph import Graph, Node
 from cenote.kernels.base import KernelSpec
-from cenote.ops import operators
 from cenote.ops.base import Op, Sample, ShapeFromData, ValueNeeded
+from cenote.ops.table import operators
 from cenote.passes.cleanup import eliminate_common
 from tests.contract.samples import listed
 

@@ -23,8 +23,8 @@ from cenote.frontends.parameters.attributes import decoded_op, encoded_op
 from cenote.frontends.parameters.lines import parse
 from cenote.graph.graph import Graph
 from cenote.graph.interpreter import evaluate
-from cenote.ops import operators
 from cenote.ops.base import Op
+from cenote.ops.table import operators
 from tests.frontends import records
 from tests.frontends.fuzzing import share, small_inputs
 from tests.verification.networks import NETWORKS

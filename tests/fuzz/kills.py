@@ -31,9 +31,9 @@ class Kills:
         import cenote.codegen.llvm
         import cenote.compiler.compile
         import cenote.models.loading
-        import cenote.ops
+        import cenote.ops.table
 
-        cenote.ops.operators()
+        cenote.ops.table.operators()
         self.folder = Path(tempfile.mkdtemp(prefix="kills-"))
         in_child(self.make, 300)
         self.expected = np.load(self.folder / "expected.npy")

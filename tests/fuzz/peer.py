@@ -86,9 +86,9 @@ class BesidePeer:
 
         import cenote.compiler.compile
         import cenote.models.loading
-        import cenote.ops
+        import cenote.ops.table
 
-        cenote.ops.operators()
+        cenote.ops.table.operators()
 
     def close(self) -> None:
         self.peer.close()

@@ -38,9 +38,9 @@ class Plans:
 
     def prepare(self) -> None:
         import cenote.codegen.llvm
-        import cenote.ops
+        import cenote.ops.table
 
-        cenote.ops.operators()
+        cenote.ops.table.operators()
         import cenote.compiler.compile  # what compiles is there before processes are forked off
 
         self.folder = Path(tempfile.mkdtemp(prefix="plans-"))

@@ -32,7 +32,7 @@ from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.core.types import Layout, TensorType
 from cenote.kernels.base import View, content_of, dense_strides, halo_offset
-from cenote.ops import operators
+from cenote.ops.table import operators
 from cenote.runtime.steps import Slot, SlotKind
 
 TARGETS = {

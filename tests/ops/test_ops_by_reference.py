@@ -20,7 +20,6 @@ from cenote.core.errors import (
     UnsupportedError,
 )
 from cenote.core.types import Array, TensorType
-from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired, ShapeFromData, ValueNeeded
 from cenote.ops.checks import int64s
 from cenote.ops.conv.col2im import Col2Im
@@ -40,6 +39,7 @@ from cenote.ops.reduction.non_max_suppression import NonMaxSuppression
 from cenote.ops.reduction.topk import TopK
 from cenote.ops.sequence.attention import Attention
 from cenote.ops.sequence.recurrent import LSTM
+from cenote.ops.table import DECODERS
 from cenote.ops.values import seeded
 
 

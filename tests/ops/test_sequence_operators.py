@@ -9,10 +9,10 @@ import pytest
 
 from cenote.core.errors import ArgumentError, UnsupportedError
 from cenote.core.types import Array
-from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op
 from cenote.ops.sequence.attention import Attention
 from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
+from cenote.ops.table import DECODERS
 from cenote.ops.values import seeded
 
 

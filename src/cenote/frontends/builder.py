@@ -16,10 +16,10 @@ import numpy as np
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, Declared, Dimension, TensorType
 from cenote.graph.graph import Graph, Node
-from cenote.ops import DECODERS
 from cenote.ops.base import Decoder, Imported, Op, Rewired
 from cenote.ops.elementwise.cast import Cast, converted
 from cenote.ops.movement.reshape import Identity
+from cenote.ops.table import DECODERS
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -30,9 +30,9 @@ from cenote.frontends.onnx_scope import OnnxScope
 from cenote.frontends.onnx_tensors import Tensors, attribute_value, constant_value
 from cenote.graph.conditional import Refused
 from cenote.graph.graph import Node
-from cenote.ops import DECODERS
 from cenote.ops.base import Decoder, Imported, Op
 from cenote.ops.movement.reshape import AxesFrom
+from cenote.ops.table import DECODERS
 
 NO_DECODERS: Mapping[str, Decoder] = {}
 # Nesting of functions that call functions.

@@ -25,7 +25,7 @@ def domain_of(domain: str) -> str:
 
 
 def key_of(domain: str, op: str) -> str:
-    """Return an operator's name in `cenote.ops.DECODERS` and in messages."""
+    """Return an operator's name in `cenote.ops.table.DECODERS` and in messages."""
     return f"{domain}.{op}" if domain else op
 
 

@@ -170,7 +170,7 @@ def raise_named(name: str, error: Exception) -> NoReturn:
     name, _, _ = name.partition("__")
     if isinstance(error, CenoteError):
         import cenote.functional as functions  # all of them take a moment to import, and most calls are right
-        from cenote.ops import operators
+        from cenote.ops.table import operators
 
         head, colon, rest = str(error).partition(": ")
         begins = head.partition("(")[0]  # without an operator's attributes

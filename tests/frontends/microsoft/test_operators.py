@@ -17,7 +17,7 @@ from cenote.core.types import Array, TensorType
 from cenote.frontends.microsoft.operators import NAMES
 from cenote.frontends.onnx import load_onnx
 from cenote.graph.interpreter import evaluate
-from cenote.ops import DECODERS
+from cenote.ops.table import DECODERS
 from cenote.passes.specialize import specialize
 
 RNG = np.random.default_rng(3)

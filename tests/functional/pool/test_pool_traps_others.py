@@ -11,8 +11,8 @@ import cenote.functional as F
 from cenote.codegen import jit
 from cenote.core.errors import ArgumentError, CenoteError, InputError
 from cenote.core.types import TensorType
-from cenote.ops import DECODERS, operators
 from cenote.ops.base import Box, Imported
+from cenote.ops.table import DECODERS, operators
 from tests.functional.inputs import noise
 
 

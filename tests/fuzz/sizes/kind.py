@@ -83,10 +83,10 @@ class Sizes:
 
         import cenote.compiler.compile  # what compiles is there before workers are forked
         import cenote.models.loading
-        import cenote.ops
+        import cenote.ops.table
 
         onnxruntime.set_default_logger_severity(4)
-        cenote.ops.operators()
+        cenote.ops.table.operators()
         # For some bytes of weights: the first page of a usual slab is 2 MB of zeros, a twentieth of a load here.
         ConstantPool._SLAB = 1 << 18
 

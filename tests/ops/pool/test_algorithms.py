@@ -17,9 +17,9 @@ from cenote.kernels.constants import CONSTANTS
 from cenote.kernels.pool import separable
 from cenote.kernels.pool.common import PoolSpec
 from cenote.kernels.pool.problem import Memory, PoolProblem
-from cenote.ops import operators
 from cenote.ops.pool.algorithms import PROBLEMS, RANGES, WINDOWS, candidates
 from cenote.ops.pool.window import MaxPool
+from cenote.ops.table import operators
 from tests.contract.samples import compiled
 from tests.harness import input_types
 from tests.kernels.pool_oracle import geometry

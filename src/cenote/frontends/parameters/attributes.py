@@ -25,8 +25,8 @@ from cenote.frontends.parameters.lines import JsonObject
 from cenote.graph.conditional import Branch, Refused
 from cenote.graph.graph import Node
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops import operators
 from cenote.ops.base import Op
+from cenote.ops.table import operators
 
 FORMAT, VERSION = "cenote-layers", 1
 Keep = Callable[[Array], str]
