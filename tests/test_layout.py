@@ -341,6 +341,8 @@ BROKEN = {
 CATCHERS = {
     "cli/extensions.py:import_operators": "a module of the user's: what it raises is reported with its name",
     "core/extensions/installed.py:_import_all": "an installed extension: what it raises is reported with its name",
+    "codegen/emission.py:emitted": "code of a user's kernel: reported with its name, file and line",
+    "codegen/emission.py:portable": "as above",
     "codegen/jit.py:work": "a thread: what it fails at is raised, or compiled again, where the kernel is asked for",
     "codegen/worker.py:serve_forever": "another process: the caller raises it",
     "core/errors.py:shown": "the repr of a caller's object raises what it likes",

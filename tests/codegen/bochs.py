@@ -22,7 +22,7 @@ from llvmlite import binding as llvm
 
 from cenote.codegen import jit
 from cenote.codegen import llvm as compiler
-from cenote.codegen.worker import KernelSource
+from cenote.codegen.emission import KernelSource
 from cenote.core.target import EMULATED, NO_TILES, TILE_EXTENSIONS, Target
 from cenote.core.types import Array
 from cenote.kernels.base import KernelSpec

@@ -305,9 +305,9 @@ def test_another_version_takes_the_code_of_kernels_whose_text_has_not_changed(
     compiled: list[str] = []
     compile_now = llvm.optimized_module
 
-    def counted(text: str, target: Target) -> Any:
+    def counted(text: str, target: Target, place: str) -> Any:
         compiled.append(text)
-        return compile_now(text, target)
+        return compile_now(text, target, place)
 
     monkeypatch.setattr(llvm, "optimized_module", counted)
     assert llvm.object_code(source) == code

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cenote.codegen import jit
 
 if TYPE_CHECKING:
-    from cenote.codegen.worker import KernelSource
+    from cenote.codegen.emission import KernelSource
 
 
 def ir(kernel: KernelSource, target: str = "") -> str:

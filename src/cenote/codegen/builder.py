@@ -63,16 +63,23 @@ class Kernel(Code):
         return Pointer(self, type, text) if parameter.pointer else Value(self, type, 1, text)
 
     def pointer(self, name: str) -> Pointer:
-        """Return the pointer parameter with a name."""
-        parameter = self.arguments[name]
-        assert isinstance(parameter, Pointer), f"{name} is a number"
+        """Return the pointer parameter with a name. Raises KeyError where there is none, TypeError for a number."""
+        parameter = self._named(name)
+        if not isinstance(parameter, Pointer):
+            raise TypeError(f"word '{name}' is a number")
         return parameter
 
     def number(self, name: str) -> Value:
-        """Return the number parameter with a name."""
-        parameter = self.arguments[name]
-        assert isinstance(parameter, Value), f"{name} is a pointer"
+        """Return the number parameter with a name. Raises KeyError where there is none, TypeError for a pointer."""
+        parameter = self._named(name)
+        if not isinstance(parameter, Value):
+            raise TypeError(f"word '{name}' is a pointer")
         return parameter
+
+    def _named(self, name: str) -> Value | Pointer:
+        if name not in self.arguments:
+            raise KeyError(f"no word '{name}' among {', '.join(self.arguments) or 'none'}")
+        return self.arguments[name]
 
     # ---- extensions -------------------------------------------------------------------------------------------
 

@@ -125,8 +125,9 @@ class Code:
             joined = self.shuffle(joined, widened, range(done + lanes))
         return joined
 
-    def select(self, condition: Value, a: Value, b: Value) -> Value:
+    def select(self, condition: Value, a: Value, b: Value | Number) -> Value:
         """Return a where the condition holds, else b."""
+        a, b = a.paired(b)
         lanes = max(condition.lanes, a.lanes, b.lanes)
         a, b = self.splat(a, lanes), self.splat(b, lanes)
         return self.assign(
@@ -144,15 +145,17 @@ class Code:
         lanes = max(a.lanes, b.lanes, c.lanes)
         return self.intrinsic("fma", *(self.splat(x, lanes) for x in (a, b, c)))
 
-    def maximum(self, a: Value, b: Value) -> Value:
+    def maximum(self, a: Value, b: Value | Number) -> Value:
         """Return the larger; NaN if either is NaN. Which zero wins among +0 and -0 is unspecified (3 instructions,
         not 5)."""
+        a, b = a.paired(b)
         if a.type.is_float:
             return self.intrinsic("maximum", a, b, flags="nsz")
         return self.intrinsic("smax" if a.type.kind == "int" else "umax", a, b)
 
-    def minimum(self, a: Value, b: Value) -> Value:
+    def minimum(self, a: Value, b: Value | Number) -> Value:
         """Return the smaller; NaN if either is NaN."""
+        a, b = a.paired(b)
         if a.type.is_float:
             return self.intrinsic("minimum", a, b, flags="nsz")
         return self.intrinsic("smin" if a.type.kind == "int" else "umin", a, b)
@@ -187,6 +190,9 @@ class Code:
     def load(self, pointer: Pointer, lanes: int, mask: Value | None = None) -> Value:
         type = pointer.element
         ir = type.vector(lanes)
+        if mask is not None and lanes == 1:
+            return self._load_one(pointer, mask)
+        _check_mask(mask, lanes)
         if mask is None:
             return self.assign(f"load {ir}, ptr {pointer.text}, align {type.nbytes}", type, lanes)
         name = f"llvm.masked.load.v{lanes}{_suffix(type)}.p0"
@@ -194,12 +200,20 @@ class Code:
         arguments = f"ptr {pointer.text}, i32 {type.nbytes}, {mask.ir} {mask.text}, {ir} zeroinitializer"
         return self.assign(f"call {ir} @{name}({arguments})", type, lanes)
 
+    def _load_one(self, pointer: Pointer, condition: Value) -> Value:
+        """Load an element under a condition: LLVM's masked loads are for vectors alone."""
+        loaded = self.variable(self.constant(pointer.element, 0))
+        with self.when(condition):
+            loaded.value = self.load(pointer, 1)
+        return loaded.value
+
     def gather(self, pointer: Pointer, offsets: Value, mask: Value | None = None) -> Value:
         """Load elements at offsets (i64), one per lane; lanes outside the mask are not read and become zero."""
         type, lanes = pointer.element, offsets.lanes
+        _check_mask(mask, lanes)
         ir, places = type.vector(lanes), f"<{lanes} x ptr>"
         at = self.assign(f"getelementptr {type.ir}, ptr {pointer.text}, {offsets.ir} {offsets.text}", I64, 1)
-        mask = mask or self.constant(BOOL, 1, lanes)
+        mask = self.constant(BOOL, 1, lanes) if mask is None else mask
         name = f"llvm.masked.gather.v{lanes}{_suffix(type)}.v{lanes}p0"
         self.declare(name, f"{ir} ({places}, i32 immarg, {mask.ir}, {ir})")
         arguments = f"{places} {at.text}, i32 {type.nbytes}, {mask.ir} {mask.text}, {ir} zeroinitializer"
@@ -210,6 +224,11 @@ class Code:
         if value.type is not type:
             raise TypeError(f"storing {value.type.name} through a pointer to {type.name}")
         ir = type.vector(value.lanes)
+        _check_mask(mask, value.lanes)
+        if mask is not None and value.lanes == 1:
+            with self.when(mask):
+                self.store(value, pointer)
+            return
         if mask is None:
             self.line(f"store {ir} {value.text}, ptr {pointer.text}, align {type.nbytes}")
             return
@@ -301,6 +320,11 @@ class Code:
 
     def _branch(self, condition: Value, then: str, otherwise: str) -> None:
         self.line(f"br i1 {condition.text}, label %{then}, label %{otherwise}")
+
+
+def _check_mask(mask: Value | None, lanes: int) -> None:
+    if mask is not None and (mask.type is not BOOL or mask.lanes != lanes):
+        raise TypeError(f"a mask of {mask.lanes} lanes of {mask.type.name} for {lanes} lanes of memory")
 
 
 def _suffix(type: Scalar) -> str:

@@ -20,16 +20,16 @@ from importlib.util import find_spec
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from cenote.codegen import bundle, loader, worker
+from cenote.codegen import bundle, emission, loader, worker
 from cenote.codegen import cache as object_cache
+from cenote.codegen.emission import EmittedKernel
 from cenote.core import cpuid, settings
 from cenote.core.errors import CodegenError, needed
 from cenote.core.locks import LLVM, Guard, importing
 from cenote.core.target import Target, choose_target
 
 if TYPE_CHECKING:
-    from cenote.codegen.llvm import Emitted
-    from cenote.codegen.worker import KernelSource
+    from cenote.codegen.emission import Emitted, KernelSource
 
 _log = logging.getLogger(__name__)
 _guard = Guard()
@@ -165,12 +165,19 @@ def _sought(sources: Iterable[KernelSource], target: Target, code_of: dict[str, 
     missing = []
     for source in sources:
         if (source.symbol, target) not in _addresses and source.symbol not in code_of:
-            code = object_cache.read(source.symbol, target) or bundle.read(source.symbol, target)
+            code = _stored(source, target)
             if code is None:
                 missing.append(source)
             else:
                 code_of[source.symbol] = code
     return missing
+
+
+def _stored(source: KernelSource, target: Target) -> bytes | None:
+    """Return the object code of a kernel that is kept in the cache or the package."""
+    if not emission.is_stored(source):
+        return None
+    return object_cache.read(source.symbol, target) or bundle.read(source.symbol, target)
 
 
 def _begin(sources: list[KernelSource], target: Target) -> None:
@@ -191,16 +198,20 @@ def _compile(
 ) -> None:
     """Compile kernels, and add their object code to `code_of`; `more` will be compiled soon."""
     total, writer = len(missing), object_cache.KernelWriter(target)
+    kept = {source.symbol for source in missing if emission.is_stored(source)}
+    every = missing = [emission.portable(source, target) for source in missing]
 
     def done(symbol: str, code: bytes) -> None:
         code_of[symbol] = code
-        writer.add(symbol, code)
+        if symbol in kept:
+            writer.add(symbol, code)
         _tell(min(total, sum(source.symbol in code_of for source in every)), total)
 
-    every = list(missing)
+    waits = worker.waits_for(target) or LLVM.orphaned
+    foreign = any(isinstance(source, EmittedKernel) for source in every)
     try:
-        if worker.worth_processes(total) or worker.waits_for(target) or LLVM.orphaned:
-            missing = worker.compile_in_processes(missing, target, done, more)
+        if waits or foreign or worker.worth_processes(total):
+            missing = worker.compile_in_processes(missing, target, done, more or foreign)
         for source in missing:
             with worker.timed(source.symbol):
                 code = _object_code(source, target)
@@ -222,12 +233,13 @@ def _tell(count: int, total: int) -> None:
 def _object_code(source: KernelSource, target: Target) -> bytes:
     """Compile in this process. The main thread leaves it to another thread: Ctrl-C must not wait for LLVM, which
     takes 3 s for a large kernel. Then only the interpreter at exit, and the next user of LLVM, wait for that thread."""
-    compile_now, emitted = _llvm().object_code, source.emit(target.of_level())
+    compile_now, emitted = _llvm().object_code, emission.emitted(source, target)
+    kept = emission.is_stored(source)
     answers: SimpleQueue[bytes | Exception] = SimpleQueue()
 
     def work() -> None:
         try:
-            answers.put(compile_now(emitted))
+            answers.put(compile_now(emitted, kept))
         except Exception as error:
             answers.put(error)
 
@@ -263,7 +275,8 @@ def prepare(always: Sequence[KernelSource]) -> None:
 
 def expect(source: KernelSource, target: Target) -> None:
     """Let workers that wait compile a kernel that will be requested soon, while the model is still being planned."""
-    if worker.waits_for(target) and (source.symbol, target) not in _addresses:
+    is_own = emission.origin_of(source) is None
+    if is_own and worker.waits_for(target) and (source.symbol, target) not in _addresses:
         worker.ask_early(source, target)
 
 

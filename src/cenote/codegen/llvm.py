@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from cenote.codegen import cache as object_cache
 from cenote.codegen.builder import ADDS_IN_ORDER, MOVES_ADDRESSES
+from cenote.codegen.emission import Emitted, place_of
 from cenote.codegen.loader import keep_for_good
 from cenote.core.errors import CodegenError
 from cenote.core.locks import LLVM
@@ -40,18 +41,6 @@ except OSError as error:
 # vectors against 1147 (tuned for Sapphire Rapids 1085, for Zen 4 2396). Those for AVX2 spill 1096 with the level's
 # tuning, 1189 with the plain one.
 _TUNED_FOR = {"x86-64-v4": "generic"}
-
-
-class Emitted(Protocol):
-    """Protocol of things that can be compiled: a kernel, or anything else with a symbol, a target and a module text."""
-
-    @property
-    def symbol(self) -> str: ...
-
-    @property
-    def target(self) -> Target: ...
-
-    def module(self) -> str: ...
 
 
 @cache
@@ -104,14 +93,14 @@ def _switched_as_wanted(text: str, target: Target) -> Iterator[None]:
             llvm.set_option("cenote", on)
 
 
-def optimized_module(text: str, target: Target) -> Any:
-    """Parse, verify and run the light pipeline."""
+def optimized_module(text: str, target: Target, place: str = "kernel") -> Any:
+    """Parse, verify and run the light pipeline. Errors begin with the `place` that the text comes from."""
     machine = target_machine(target)
     try:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
-        raise CodegenError(f"LLVM refuses a generated kernel: {error}") from error
+        raise CodegenError(f"{place}: LLVM refuses a generated kernel: {error}") from error
     module.triple = target.triple
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
@@ -126,19 +115,23 @@ def assembly(kernel: Emitted) -> str:
     """Machine code of a kernel as text."""
     text = kernel.module()
     with LLVM.lock, _switched_as_wanted(text, kernel.target):
-        code: str = target_machine(kernel.target).emit_assembly(optimized_module(text, kernel.target))
+        module = optimized_module(text, kernel.target, place_of(kernel))
+        code: str = target_machine(kernel.target).emit_assembly(module)
     return code
 
 
-def object_code(kernel: Emitted) -> bytes:
-    """Object file of a kernel; one that was compiled from the same text before is taken from the cache."""
+def object_code(kernel: Emitted, is_stored: bool = True) -> bytes:
+    """Object file of a kernel; one that was compiled from the same text before is taken from the cache, if it
+    `is_stored` there."""
     text = kernel.module()
     key = object_cache.key_of_text(text, kernel.target)
-    if stored := object_cache.read_code(key):
+    if is_stored and (stored := object_cache.read_code(key)):
         return stored
     with LLVM.lock, _switched_as_wanted(text, kernel.target):
-        code: bytes = target_machine(kernel.target).emit_object(optimized_module(text, kernel.target))
-    object_cache.write_code(key, code)
+        module = optimized_module(text, kernel.target, place_of(kernel))
+        code: bytes = target_machine(kernel.target).emit_object(module)
+    if is_stored:
+        object_cache.write_code(key, code)
     return code
 
 

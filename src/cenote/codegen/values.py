@@ -132,9 +132,14 @@ class Value:
         """LLVM type."""
         return self.type.vector(self.lanes)
 
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a value of generated code is not known yet: use k.select or k.when instead of if, and, or"
+        )
+
     # ---- arithmetic -------------------------------------------------------------------------------------------
 
-    def _pair(self, other: Value | Number) -> tuple[Value, Value]:
+    def paired(self, other: Value | Number) -> tuple[Value, Value]:
         """Both operands with the same lanes: a number becomes a constant, a scalar a splat."""
         right = other if isinstance(other, Value) else self.kernel.constant(self.type, other, self.lanes)
         if right.type is not self.type:
@@ -145,7 +150,9 @@ class Value:
     def _arithmetic(
         self, other: Value | Number, opcodes: dict[str, str], fold: Callable[[Any, Any], Any]
     ) -> Value:
-        left, right = self._pair(other)
+        left, right = self.paired(other)
+        if self.type.kind not in opcodes:
+            raise TypeError(f"this operator takes {' or '.join(opcodes)} operands, not {self.type.name}")
         if left.constant is not None and right.constant is not None and not self.type.is_float:
             return self.kernel.constant(self.type, fold(left.constant, right.constant), left.lanes)
         opcode = opcodes[self.type.kind]
@@ -234,7 +241,7 @@ class Value:
     # ---- comparison: gives BOOL lanes; every comparison with NaN is false, except != --------------------------
 
     def _compare(self, other: Value | Number, code: str, fold: Callable[[Any, Any], bool]) -> Value:
-        left, right = self._pair(other)
+        left, right = self.paired(other)
         if left.constant is not None and right.constant is not None:
             return self.kernel.constant(BOOL, int(fold(left.constant, right.constant)), left.lanes)
         if self.type.is_float:

@@ -24,8 +24,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import _exit
 from queue import SimpleQueue
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
+from cenote.codegen import emission
+from cenote.codegen.emission import EmittedKernel, KernelSource
 from cenote.core.errors import CodegenError
 from cenote.core.locks import importing
 from cenote.core.target import Target, physical_cores
@@ -33,20 +35,9 @@ from cenote.core.target import Target, physical_cores
 if TYPE_CHECKING:
     import subprocess
 
-    from cenote.codegen.llvm import Emitted
-
 _log = logging.getLogger(__name__)
 _FEW = 4  # kernels that are compiled sooner than a worker starts (0.3 s)
 _EACH = 3  # kernels that make another worker worth its start: 0.1 s each (AVX-512, the mean of 60)
-
-
-class KernelSource(Protocol):
-    """Protocol of things that a worker can turn into a kernel: picklable, with a symbol."""
-
-    @property
-    def symbol(self) -> str: ...
-
-    def emit(self, target: Target) -> Emitted: ...
 
 
 def worth_processes(kernels: int) -> bool:
@@ -129,6 +120,11 @@ class _Crew:
             elif source.symbol in wanted:
                 if code is not None:
                     raise CodegenError(code)
+                if isinstance(source, EmittedKernel):
+                    raise CodegenError(
+                        f"{source.place}: LLVM ended the process that compiled it (an instruction that "
+                        f"{self.target.name} lacks, or operands that do not fit it?)"
+                    )
                 left.append(source)
         return [*left, *(source for symbol, source in self._asked.items() if symbol in wanted)]
 
@@ -367,9 +363,10 @@ def serve_forever(ends: Sequence[tuple[int, int]], modules: Sequence[str]) -> No
     while question := _receive(questions):
         try:
             source, target = pickle.loads(question)
-            answer = b"+" + llvm.object_code(source.emit(target.of_level()))
+            answer = b"+" + llvm.object_code(emission.emitted(source, target), emission.is_stored(source))
         except Exception as error:  # whatever it is, it is raised by the caller
-            answer = b"-" + f"{type(error).__name__}: {error}".encode()
+            kind = "" if isinstance(error, CodegenError) else f"{type(error).__name__}: "
+            answer = b"-" + f"{kind}{error}".encode()
         _send(answers, answer)
     for child in children:
         os.waitpid(child, 0)

@@ -17,17 +17,19 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.emission import KernelOrigin
 from cenote.codegen.values import F32, Scalar
 from cenote.core.exact import Exact
 from cenote.core.formulas.expressions import word_of_float
 from cenote.core.sizes import Size, SymbolicReal, plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType, short_name
+from cenote.kernels.foreign import checked_call, digest_of_spec, joined_origin, origin_of_class
 from cenote.runtime.steps import Slot
 
 _LONGEST_SYMBOL = 200  # characters; longer names are cut, and a digest tells them apart
@@ -38,8 +40,23 @@ class KernelSpec(Exact):
     """Parameters that a kernel is specialised on. Subclasses are frozen dataclasses whose fields change the
     instructions.
 
-    The spec is the cache key, the symbol name and what a profiler prints; sizes are run-time arguments.
+    The spec is the cache key, the symbol name and what a profiler prints; sizes are run-time arguments. Subclasses from
+    outside the package have an `origin`, the digest of their module's source, which is part of the key.
     """
+
+    own_origin: ClassVar[KernelOrigin | None] = None
+    class_origin: ClassVar[KernelOrigin | None] = None
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        # Now, for the file may change as soon as it has been imported.
+        cls.own_origin = origin_of_class(cls)
+        cls.class_origin = joined_origin(cls)
+
+    @property
+    def origin(self) -> KernelOrigin | None:
+        """Source of a kernel from outside the package; None for Cenote's own."""
+        return self.class_origin
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -56,11 +73,14 @@ class KernelSpec(Exact):
 
     @property
     def symbol(self) -> str:
-        """Name of the kernel in object code and profiles, unique to the spec."""
+        """Name of the kernel in object code and profiles, unique to the spec. Raises CodegenError for a class from
+        outside the package that is no dataclass, or has fields that are no plain values."""
         parts = [type(self).__name__]
         for field in dataclasses.fields(self):
             parts.append(f"{field.name}_{_identifier(getattr(self, field.name))}")
         name = "__".join(parts)
+        if (origin := self.origin) is not None:
+            return f"{name[:_LONGEST_SYMBOL]}__{digest_of_spec(self, origin)}"
         if len(name) <= _LONGEST_SYMBOL:
             return name
         return f"{name[:_LONGEST_SYMBOL]}__{hashlib.sha256(name.encode()).hexdigest()[:16]}"
@@ -274,6 +294,10 @@ class Call:
         return [parameter.name for parameter in self.spec.words].index(name)
 
     def __post_init__(self) -> None:
+        if self.spec.origin is not None:
+            counts = {"items": self.items, "grain": self.grain, "scratch": self.scratch}
+            name = type(self.spec).__name__
+            object.__setattr__(self, "arguments", checked_call(name, self.spec.words, self.arguments, counts))
         if plain(self.items) < 0 or plain(self.grain) < 1 or plain(self.scratch) < 0:
             raise ValueError(f"bad call of {self.spec.symbol}: items {self.items}, grain {self.grain}")
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.codegen.worker import KernelSource
+from cenote.codegen.emission import KernelSource
 from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
