@@ -16,6 +16,7 @@ from cenote.ort import errors
 from cenote.ort.errors import OrtError
 from cenote.ort.options import RunOptions, SessionOptions
 from cenote.ort.providers import AVAILABLE
+from cenote.ort.python_operators import OWN_LIBRARY
 from cenote.ort.types import ModelMetadata, NodeArg
 from cenote.ort.values import OrtValue
 
@@ -119,6 +120,11 @@ def _real_options(real: ModuleType, options: SessionOptions) -> Any:
         real_options.add_free_dimension_override_by_name(name, size)
     for name, size in options.by_denotation.items():
         real_options.add_free_dimension_override_by_denotation(name, size)
+    for library in options.libraries:
+        if library == OWN_LIBRARY:
+            # onnxruntime itself then refuses a model that has such operators.
+            continue
+        real_options.register_custom_ops_library(library)
     for name, weight in options.initializers.items():
         real_options.add_initializer(name, real.OrtValue.ortvalue_from_numpy(weight.numpy()))
     return real_options

@@ -14,7 +14,8 @@ from enum import IntEnum
 from inspect import get_annotations
 from typing import Any, ClassVar, NoReturn
 
-from cenote.ort.errors import Fail
+from cenote.core.extensions.functions import OperatorFunction
+from cenote.ort.python_operators import operators_of
 from cenote.ort.values import OrtValue
 
 # Numbers have to fit a C int.
@@ -172,11 +173,13 @@ class SessionOptions(_Options):
     by_name: dict[str, int]
     by_denotation: dict[str, int]
     initializers: dict[str, OrtValue]
+    operators: dict[str, OperatorFunction]
+    libraries: list[str]
     _checks: ClassVar = {"optimized_model_filepath": _path}
 
     def __init__(self) -> None:
         super().__init__()
-        self.__dict__.update(by_name={}, by_denotation={}, initializers={})
+        self.__dict__.update(by_name={}, by_denotation={}, initializers={}, operators={}, libraries=[])
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Keep an entry; a later one of the same key replaces it."""
@@ -204,12 +207,11 @@ class SessionOptions(_Options):
             raise RuntimeError("Expecting names and values to be of equal length.")
         self.initializers.update(zip(names, values, strict=True))
 
-    def register_custom_ops_library(self, path: str) -> NoReturn:
-        """Raise Fail: operators in a library for onnxruntime cannot be run by another engine."""
-        raise Fail(
-            f"Failed to load library {path}: operators in a library for onnxruntime run in onnxruntime alone; "
-            "do without cenote.ort here"
-        )
+    def register_custom_ops_library(self, path: str) -> None:
+        """Take the operators in Python that `onnxruntime_extensions` or `cenote.ort.extensions` declares
+        (`@onnx_op`); `path`: its `get_library_path()`. Raises Fail for a library of operators in C++."""
+        self.operators.update(operators_of(_path(path)))
+        self.libraries.append(_path(path))
 
     def add_provider(self, name: str, options: dict[str, str]) -> None:
         """Do nothing: there is one provider."""

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cenote.core.errors import CenoteError
+from cenote.core.extensions.functions import functions_by_name
 from cenote.models.loading import load
 from cenote.models.model import Model
 from cenote.ort import fallback, profile, sources
@@ -37,7 +38,8 @@ class InferenceSession:
     `path_or_bytes`: path of an ONNX model (or of a plan file, `Model.save`), or its bytes. `sess_options`: see
     SessionOptions. `providers`, `provider_options`: checked; everything runs on the CPU. `fallback="onnxruntime"`: a
     model that Cenote refuses is run by onnxruntime itself, if it is installed, and a warning gives the reason. The
-    default is the fallback of `cenote.ort.install`, else none.
+    default is the fallback of `cenote.ort.install`, else none. `operators={"domain.Operator": function}`: functions
+    that compute nodes, as of `cenote.load`.
 
     Raises TypeError for another source, NoSuchFile, InvalidProtobuf for a file that is no model, InvalidGraph for a
     wrong model, NotImplemented for a correct one that Cenote cannot run.
@@ -68,6 +70,8 @@ class InferenceSession:
         self._sess_options_initial = sess_options
         self._sess_options = SessionOptions() if sess_options is None else sess_options
         self._other = fallback.chosen(kwargs.get("fallback"))
+        given = functions_by_name("operators", kwargs.get("operators", {}))
+        self._operators = {**self._sess_options.operators, **given}
         self._real: fallback.RealSession | None = None
         self._take_providers_or_cpu(providers, provider_options)
         self._load()
@@ -123,6 +127,7 @@ class InferenceSession:
             source,
             threads=min(threads, _MOST_THREADS) if threads > 0 else None,
             denormals="flush" if flush else None,
+            operators=self._operators,
         )
         if options.optimized_model_filepath:
             sources.write(source, options)

@@ -11,6 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from cenote.ort import fallback
+from cenote.ort.python_operators import EXTENSIONS
 
 NAME = fallback.NAME
 _CAPI = (
@@ -30,9 +31,10 @@ def install(fallback: str | None = None) -> None:
     `fallback="onnxruntime"`: models that Cenote refuses are run by the installed onnxruntime, and a warning with the
     reason is logged. Its subpackages in Python (`onnxruntime.quantization`, `.tools`, `.transformers`) remain
     available where it is installed, and use `cenote.ort` themselves; elsewhere importing them raises an error that
-    names the missing package. Call this before anything imports onnxruntime: a module that was imported earlier keeps
-    onnxruntime's classes, and a RuntimeWarning says so. Processes that start afresh (multiprocessing's "spawn") have
-    to call it, too.
+    names the missing package. Where onnxruntime_extensions is not installed, importing it gives
+    `cenote.ort.extensions`, which has its operators in Python. Call this before anything imports onnxruntime: a module
+    that was imported earlier keeps onnxruntime's classes, and a RuntimeWarning says so. Processes that start afresh
+    (multiprocessing's "spawn") have to call it, too.
 
     Raises ArgumentError for another `fallback`.
     """
@@ -53,6 +55,8 @@ def install(fallback: str | None = None) -> None:
         sys.meta_path.append(_NotInstalled())
     capi = importlib.import_module("cenote.ort.capi")
     sys.modules[NAME], sys.modules[f"{NAME}.capi"] = stand_in, capi
+    if EXTENSIONS not in sys.modules and importlib.util.find_spec(EXTENSIONS) is None:
+        sys.modules[EXTENSIONS] = importlib.import_module("cenote.ort.extensions")
     for name in _CAPI:
         sys.modules[f"{NAME}.capi.{name}"] = importlib.import_module(f"cenote.ort.capi.{name}")
 
