@@ -17,7 +17,7 @@ from typing import Any
 from bench.cases import POOL_CASES, PoolCase, average_case, max_case
 from bench.pool_choices import operator
 from cenote.codegen import jit
-from cenote.compiler.tune import trial
+from cenote.compiler.tune import Trial
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import TensorType
@@ -86,7 +86,7 @@ def compare(case: PoolCase, blocked: bool, threads: int, seconds: float) -> floa
     op, x = operator(case), TensorType.of("float32", case.shape)
     node = Node(op, ("x",), tuple(f"y{index}" for index, _ in enumerate(op.infer(x))))
     # Two programs of each, as where a program's memory lies decides up to half of its time.
-    runs = [(kind, trial(node, (x,), (fixed, planned)[kind], threads)) for kind in (0, 1, 1, 0)]
+    runs = [(kind, Trial(node, (x,), (fixed, planned)[kind], threads).program) for kind in (0, 1, 1, 0)]
     for _, run in runs:
         run()
     best, end = [math.inf, math.inf], time.perf_counter() + seconds

@@ -72,7 +72,7 @@ def choice(case: PoolCase) -> Choice:
     ]
     options.sort(key=lambda option: option.seconds)
     node = Node(op, ("x",), tuple(f"y{index}" for index, _ in enumerate(op.infer(x))))
-    seconds = measure(node, (x,), options)
+    seconds = measure(node, (x,), options, 0)
     pairs = zip(options, seconds, strict=True)
     return Choice(case.name, tuple((option.name, option.seconds, measured) for option, measured in pairs))
 

@@ -124,11 +124,11 @@ class Recorder:
 
     pins: Mapping[str, str] = MappingProxyType({})
 
-    def __init__(self, model: str, nbytes: int) -> None:
-        self.model, self.nbytes, self.layers, self.alone = model, nbytes, list[Layer](), set[str]()
+    def __init__(self, model: str) -> None:
+        self.model, self.layers, self.alone = model, list[Layer](), set[str]()
 
     def __call__(
-        self, node: Node, types: Sequence[TensorType | None], rivals: Sequence[PricedLowering]
+        self, node: Node, types: Sequence[TensorType | None], rivals: Sequence[PricedLowering], weights: int
     ) -> tuple[int, str] | None:
         kind = kind_of(node.op, types)
         if not kind or not SHORTEST <= rivals[0].option.seconds <= LONGEST:
@@ -136,7 +136,7 @@ class Recorder:
         near = [each for each in rivals if each.seconds <= FAR * rivals[0].seconds]
         conversions = {label(each.option): each.conversions for each in near}
         operands = tuple(None if each is None else Operand.of(each) for each in types)
-        layer = Layer(self.model, self.nbytes, kind, node.op, operands, conversions)
+        layer = Layer(self.model, weights, kind, node.op, operands, conversions)
         if len(conversions) > 1:
             self.layers.append(layer)
         else:
@@ -158,7 +158,7 @@ def layers_of(path: Path, targets: Sequence[Target]) -> Iterator[tuple[str, list
     """For each target its name, the layers of a model with several candidates, and the keys of those with one."""
     for target in targets:
         graph = optimize(graph_of(path), target, LoadOptions(), inferred=True)
-        recorder = Recorder(path.stem, sum(each.nbytes for each in graph.constants.values()))
+        recorder = Recorder(path.stem)
         schedule(graph, target, recorder)
         yield target.name, recorder.layers, recorder.alone
 

@@ -8,22 +8,16 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bench.fit.layers import Layer
 from cenote.codegen import jit
-from cenote.compiler.tune import label, trial
+from cenote.compiler.tune import Trial, bytes_between, label
 from cenote.core.errors import CenoteError
-from cenote.core.types import Array, TensorType
-from cenote.ops.base import Lowering
 
 ROUNDS = 8
 LONGEST = 0.25  # seconds for the rounds of a layer, but four rounds at least
-# Bytes of constants beside a model's own in plans (Winograd's transformed weights of 3x3 take up to four times as
-# much), and the most that are read between runs: more than the last cache has.
-PACKED, MOST_OTHERS = 4, 48 << 20
 
 
 @dataclass(frozen=True)
@@ -47,40 +41,23 @@ def read(path: Path, target: str) -> dict[str, dict[str, float]]:
     return found
 
 
-class Trial:
-    """A candidate's program, run in the state of the caches that it finds in its model: its input is fresh, its weights
-    are as far away as the model's other constants push them."""
-
-    def __init__(self, layer: Layer, types: Sequence[TensorType | None], option: Lowering) -> None:
-        program: Any = trial(layer.node(), types, option)
-        self.inputs: list[Array] = program.args[0]
-        self.program = program
-
-    def seconds(self, others: Array) -> float:
-        """Seconds of one run, after all of `others` was read."""
-        others.sum()
-        for x in self.inputs:
-            np.bitwise_or(x, 0, out=x)
-        start = time.perf_counter()
-        self.program()
-        return time.perf_counter() - start
-
-
 def trials(layer: Layer) -> dict[str, Trial]:
     """A trial of each candidate, by label; its kernels are compiled."""
     types = layer.types()
     return {
-        label(option): Trial(layer, types, option) for option in layer.candidates(jit.host_target(), types)
+        label(option): Trial(layer.node(), types, option)
+        for option in layer.candidates(jit.host_target(), types)
     }
 
 
 def least(layer: Layer, runs: Sequence[Trial]) -> list[float]:
     """The least seconds of each, turn about."""
-    others = np.ones(min(PACKED * layer.model_bytes, MOST_OTHERS) // 8, np.int64)
+    others = np.ones(bytes_between(layer.model_bytes, jit.host_target()) // 8, np.int64)
     best, begin = [math.inf] * len(runs), time.perf_counter()
     for round_ in range(ROUNDS):
+        others.sum()
         for index, run in enumerate(runs):
-            best[index] = min(best[index], run.seconds(others))
+            best[index] = min(best[index], run.seconds())
         if round_ >= 3 and time.perf_counter() - begin > LONGEST:
             break
     return best

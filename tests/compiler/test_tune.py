@@ -14,7 +14,7 @@ import cenote
 from cenote.codegen import jit
 from cenote.compiler import tune
 from cenote.compiler.schedule import BY_COST
-from cenote.compiler.tune import Tuner, label, trial
+from cenote.compiler.tune import Trial, Tuner, bytes_between, label
 from cenote.core.errors import ArgumentError, CapacityError
 from cenote.graph.graph import Node
 from cenote.ops.base import Lowering
@@ -41,7 +41,7 @@ class Clock:
     def __init__(self, **seconds: float) -> None:
         self.seconds, self.asked = seconds, []
 
-    def __call__(self, node: Node, types: Any, options: Sequence[Lowering]) -> list[float]:
+    def __call__(self, node: Node, types: Any, options: Sequence[Lowering], weights: int) -> list[float]:
         self.asked.append([option.name for option in options])
         return [self.seconds.get(option.name, 9.0) for option in options]
 
@@ -151,11 +151,15 @@ def test_every_rival_can_be_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real trials, but for the clock: each option runs on memory of its own."""
     seen: list[str] = []
 
-    def run(node: Node, types: Any, options: Sequence[Lowering]) -> list[float]:
+    def run(node: Node, types: Any, options: Sequence[Lowering], weights: int) -> list[float]:
+        assert weights == 4 * 20 * 9 * (3 + 20)
         for option in options:
-            once = trial(node, types, option)
-            assert once() == []
-            once()
+            once = Trial(node, types, option)
+            assert once.program() == []
+            before = [x.copy() for x in once.inputs]
+            assert once.seconds() > 0
+            for x, y in zip(before, once.inputs, strict=True):
+                np.testing.assert_array_equal(x, y)
             seen.append(label(option))
         return [1.0] * len(options)
 
@@ -184,6 +188,31 @@ def test_a_record_belongs_to_operator_types_and_target(
     wider.graph.output[0].type.tensor_type.shape.dim[3].dim_value = 48
     cenote.load(wider, threads=1, tune="full")
     assert set(records) - before
+
+
+def test_a_record_belongs_to_the_bytes_of_the_models_weights(
+    monkeypatch: pytest.MonkeyPatch, records: dict[str, str]
+) -> None:
+    """Weights of a small model stay in the caches, those of a large one are read from memory in each run."""
+    first, other, third = Clock(), Clock(), Clock()
+    load(first, "full", monkeypatch)
+    larger = model_of()
+    larger.graph.node.add(op_type="Add", input=["much", "much"], output=["z"])
+    larger.graph.output.add(name="z").type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    larger.graph.output[-1].type.tensor_type.shape.dim.add(dim_value=1 << 22)
+    larger.graph.initializer.append(onnx.numpy_helper.from_array(noise(1 << 22), "much"))
+    for clock in (other, third):
+        monkeypatch.setattr("cenote.compiler.tune.Tuner", lambda mode, clock=clock: Tuner(mode, clock))
+        cenote.load(larger, threads=1, tune="full")
+    assert len(first.asked) == len(other.asked) == 1
+    assert not third.asked
+
+
+def test_bytes_between_runs() -> None:
+    target = jit.host_target()
+    assert bytes_between(0, target) == 1
+    assert bytes_between(300_000, target) == bytes_between(400_000, target)
+    assert bytes_between(1 << 30, target) == bytes_between(1 << 40, target) > target.l3_bytes
 
 
 @pytest.mark.parametrize("mode", ["on", "", None, 3])

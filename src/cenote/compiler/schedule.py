@@ -76,10 +76,15 @@ class Decide(Protocol):
     def pins(self) -> Mapping[str, str]: ...
 
     def __call__(
-        self, node: Node, types: Sequence[TensorType | None], rivals: Sequence[PricedLowering], /
+        self,
+        node: Node,
+        types: Sequence[TensorType | None],
+        rivals: Sequence[PricedLowering],
+        weights: int,
+        /,
     ) -> tuple[int, str] | None:
         """Return one of the rivals, which come with the cost model's choice first and the others by its order, and the
-        reason; None: the cost model decides."""
+        reason; None: the cost model decides. `weights`: bytes of all constants of the graph."""
 
 
 def _others(best: Lowering, ranked: Sequence[Lowering]) -> Estimates:
@@ -108,6 +113,7 @@ def schedule(
 class _Scheduler:
     def __init__(self, graph: Graph, target: Target, decide: Decide | None, trace: Trace | None) -> None:
         self.graph, self.target, self.decide = graph, target, decide
+        self.weights = sum(constant.nbytes for constant in graph.constants.values())
         self.types = dict(graph.types)
         self.layouts: dict[str, Layout] = {}
         self.nodes: list[Node] = []
@@ -210,7 +216,7 @@ class _Scheduler:
         ]
         names = [rival.option.name for rival in rivals]
         if decide is not None and (best.alias is None or decide.pins.get(node.title) in names):
-            decided = decide(node, self.graph.input_types(node), rivals)
+            decided = decide(node, self.graph.input_types(node), rivals, self.weights)
         if decided is None:
             if best.alias is not None:
                 return best, "", ()
