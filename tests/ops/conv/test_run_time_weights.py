@@ -30,8 +30,9 @@ def chosen(op: Conv, x: tuple[int, ...], w: tuple[int, ...], target: Target, con
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_many_weights_of_a_small_map_are_not_packed(target: Target) -> None:
     same = ((1, 1), (1, 1))
-    assert chosen(Conv(pads=same), (1, 512, 7, 7), (512, 512, 3, 3), target, False) == "columns"
-    assert chosen(Conv(), (1, 512, 7, 7), (512, 512, 1, 1), target, False) == "columns"
+    assert chosen(Conv(pads=same), (1, 512, 4, 4), (512, 512, 3, 3), target, False) == "columns"
+    assert chosen(Conv(), (1, 2048, 4, 4), (2048, 2048, 1, 1), target, False) == "columns"
+    assert chosen(Conv(), (1, 512, 7, 7), (512, 512, 1, 1), target, False) == "direct"
     assert chosen(Conv(pads=same), (1, 64, 64, 64), (64, 64, 3, 3), target, False) == "direct"
     assert chosen(Conv(pads=same), (1, 512, 7, 7), (512, 512, 3, 3), target, True) != "columns"
 

@@ -1,13 +1,15 @@
 """Weights that are known only when the program runs, packed by a table that has the source of each packed number.
 
 Every kernel packs its weights in an order of its own, with zeros in places. Packing the numbers 1, 2, 3 … in the same
-way shows that order: 0 is a zero, n the n-th weight. So one kernel packs for all of them.
+way shows that order: 0 is a zero, n the n-th weight. So one kernel packs for all of them, and another those whose
+order allows vectors (packed_squares.py).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from cenote.codegen.values import F32, I32, I64
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, content_of, numbers_named, pointers_to
+from cenote.kernels.conv.packed_squares import squares_call
 
 MOST = 1 << 24  # most weights: they are numbered in float32, which has whole numbers up to here
 _PIECE = 16384  # numbers that a thread packs at a time
@@ -61,55 +64,42 @@ def numbered(shape: tuple[int, ...]) -> Array:
     return np.arange(1, count + 1, dtype=np.float32).reshape(shape)
 
 
-def unpacked_calls(calls: Iterable[Call], sources: Mapping[str, View], between: View) -> list[Call]:
+def unpacked_calls(
+    calls: Iterable[Call], sources: Mapping[str, View], between: View, lanes: int
+) -> list[Call]:
     """Return calls that read weights known only at run time, after the calls that pack these into `between`.
 
     `calls` were bound with numbers for the words "weights" and "bias", or one of them; `sources` has the real ones.
     """
     bound = list(calls)
-    tables: dict[str, list[Array]] = {name: [] for name in sources}
-    starts, total = {}, 0
-    for name in sources:
-        starts[name] = total
-        total += sum(
-            {id(call.word(name)): _table(call, name).size for call in bound if _has(call, name)}.values()
-        )
-    assert total <= between.type.size, "more is packed than there is room for"
-    at = dict(starts)
-    changed: list[Call] = []
     placed: dict[tuple[str, int], View] = {}  # several calls may read the same packed weights: packed once
+    packing, changed, at = list[Call](), list[Call](), 0
     for call in bound:
         repacked = call
-        for name in sources:
-            table = _table(call, name)
-            if not table.size:
+        for name, source in sources.items():
+            numbers = _numbers(call, name)
+            if not numbers.size:
                 continue
             key = (name, id(call.word(name)))
             if key not in placed:
-                placed[key] = between.at(at[name])
-                tables[name].append(table)
-                at[name] += table.size
+                placed[key] = between.at(at)
+                packing.append(replace(_packing(numbers, source, placed[key], lanes), independent=at > 0))
+                at += numbers.size
             repacked = repacked.changed(**{name: placed[key]})
         changed.append(repacked)
-    packing = []
-    for name, source in sources.items():
-        if tables[name]:
-            table = np.concatenate(tables[name])
-            words: dict[str, Argument] = {
-                "x": source,
-                "y": between.at(starts[name]),
-                "table": table,
-                "size": table.size,
-            }
-            packing.append(Call.named(PickSpec(), words, -(-table.size // _PIECE)))
+    assert at <= between.type.size, "more is packed than there is room for"
     return [*packing, *changed]
 
 
-def _has(call: Call, name: str) -> bool:
-    return any(word.name == name for word in call.spec.words)
+def _packing(numbers: Array, source: View, place: View, lanes: int) -> Call:
+    """Return the call that packs a source as its numbers lie."""
+    in_squares = squares_call(numbers, math.prod(source.shape[1:]), lanes, source, place)
+    words: dict[str, Argument] = {"x": source, "y": place, "table": numbers, "size": numbers.size}
+    return in_squares or Call.named(PickSpec(), words, -(-numbers.size // _PIECE))
 
 
-def _table(call: Call, name: str) -> Array:
+def _numbers(call: Call, name: str) -> Array:
     """Numbers that a packed word of the call holds; none where it has no such word, or another tensor there."""
-    numbers = content_of(call.word(name)) if _has(call, name) else None
+    has = any(word.name == name for word in call.spec.words)
+    numbers = content_of(call.word(name)) if has else None
     return np.zeros(0, np.int32) if numbers is None else numbers.ravel().astype(np.int32)

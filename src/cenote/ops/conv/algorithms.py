@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from cenote.kernels.conv.depthwise import QUICKEST_GROUP
 from cenote.ops.base import Lowering
-from cenote.ops.conv import columns, depthwise, direct, parts, phases, winograd
+from cenote.ops.conv import columns, depthwise, direct, parts, phases, rows, winograd
 from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.conv.run_time_weights import run_time_weight_lowerings
 
@@ -103,6 +103,12 @@ AT_RUN_TIME = (
         columns.columns,
         "weights that nobody wants to pack: large ones, for small maps",
         "c t, and the columns: what each output's taps read, copied",
+    ),
+    ConvolutionAlgorithm(
+        "direct_rows",
+        rows.rows,
+        "one group of at most 16 channels and 256 taps of all, windows that move by one along rows",
+        "c t, rows rounded up to vectors; a padded copy of x",
     ),
 )
 

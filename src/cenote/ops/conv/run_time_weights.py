@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -14,7 +15,9 @@ from cenote.kernels.conv.numbered_weights import MOST, numbered, unpacked_calls
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
 
-_PICK = 2e-9  # seconds to pack a number: 1 where there are few of them, 2.5 with two million
+_PICK = 2e-9  # seconds to pick a number: 1 where there are few of them, 2.5 with two million
+# In squares of filters by weights: of up to a million, and of more, which leave the level 2 cache on the way.
+_SQUARE, _SQUARE_FAR, _MOST_NEAR = 3e-10, 9e-10, 1 << 20
 
 
 def run_time_weight_lowerings(
@@ -35,11 +38,14 @@ def run_time_weight_lowerings(
         if index and x is not None and x.value is None:
             known[index] = TensorType.known(numbered(x.shape))
             places.append(index)
+    in_squares = problem.shape.groups == 1 and math.prod(weights.shape[1:]) >= problem.lanes
+    number = (_SQUARE if packed <= _MOST_NEAR else _SQUARE_FAR) if in_squares else _PICK
+    seconds = number * packed + _PICK * biases
     for option in offer(replace(problem, inputs=known, local=True)):
-        yield _packing(option, places, packed + biases)
+        yield _packing(option, places, packed + biases, seconds, problem.lanes)
 
 
-def _packing(option: Lowering, places: Sequence[int], size: int) -> Lowering:
+def _packing(option: Lowering, places: Sequence[int], size: int, seconds: float, lanes: int) -> Lowering:
     layouts = list(option.inputs)
     for index in places:
         layouts[index] = PLAIN
@@ -47,11 +53,17 @@ def _packing(option: Lowering, places: Sequence[int], size: int) -> Lowering:
     def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
         calls = option.bind(views, made[:-1])
         names = {1: "weights", 2: "bias"}
-        return unpacked_calls(calls, {names[index]: present(views[index]) for index in places}, made[-1])
+        sources = {names[index]: present(views[index]) for index in places}
+        return unpacked_calls(calls, sources, made[-1], lanes)
 
     temporaries = (*option.temporaries, TensorType(FLOAT32, (size,)))
-    seconds = option.seconds + _PICK * size
-    return replace(option, inputs=tuple(layouts), bind=bind, temporaries=temporaries, seconds=seconds)
+    return replace(
+        option,
+        inputs=tuple(layouts),
+        bind=bind,
+        temporaries=temporaries,
+        seconds=option.seconds + seconds,
+    )
 
 
 def packed_sizes(shape: ConvShape, lanes: int, calls: int) -> tuple[int, int]:
