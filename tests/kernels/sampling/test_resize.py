@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import cenote
+from cenote import functional
 from cenote.core.types import TensorType
 from cenote.ops.movement.resize import MODES, Resize
 from cenote.ops.movement.resize_taps import COORDINATES, NEAREST
@@ -166,3 +167,20 @@ def test_threads_change_no_bit(mode: str) -> None:
             for threads in (1, 2, 5)
         )
         assert all(other.tobytes() == first.tobytes() for other in others)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
+def test_nearest_into_memory_that_begins_anywhere(dtype: Any) -> None:
+    """Stores begin at whole vectors of memory, wherever a row begins, and none leaves it."""
+    size = np.dtype(dtype).itemsize
+    for width, scale in ((1, 2), (5, 3), (16, 2), (33, 2), (40, 4)):
+        x = (seeded((1, 2, 3, width), 5) * 50).astype(dtype)
+        wanted = x.repeat(scale, 2).repeat(scale, 3)
+        for begin in range(0, 64 + size, 4 if size > 4 else size):
+            memory = np.full(wanted.nbytes + 256, 0xAB, np.uint8)
+            start = -memory.ctypes.data % 64 + 64 + begin // size * size
+            out = memory[start : start + wanted.nbytes].view(dtype).reshape(wanted.shape)
+            functional.interpolate(x, scale_factor=float(scale), out=out, threads=1)
+            assert np.array_equal(out, wanted)
+            assert (memory[:start] == 0xAB).all()
+            assert (memory[start + wanted.nbytes :] == 0xAB).all()

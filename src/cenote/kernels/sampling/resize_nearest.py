@@ -1,12 +1,14 @@
 """Nearest neighbours along the last two axes, plain or channel-blocked: bits are copied, whatever their type.
 
 for row in begin .. end:                        emitted; an item is one output row
-    if it comes from the same row as the one before, of the same call:
-        copy that one
-    else, by what is known of the columns:
+    by what is known of the columns:
         all stay: copy the row
         each is there so many times: load a vector, shuffle it into so many
+        any, of the same row as the row before, of the same call: copy that one
         any: gather by a table (narrow types one by one); a vector of channels per column where the map is blocked
+
+Rows are stored from the first whole vector of memory on, after a masked part: NumPy's large arrays begin 16 bytes into
+a cache line, and a store of 64 bytes that crosses lines takes two turns.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
-from cenote.kernels.plane_items import masked_vectors, vectors
+from cenote.kernels.plane_items import vectors
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 
@@ -59,6 +61,9 @@ class ResizeNearestSpec(KernelSpec):
             if self.kept:
                 self._copy(k, x + offset, y)
                 continue
+            if self.repeats:
+                self._repeat(k, x + offset, y)
+                continue
             again = (item > k.begin) & (row > 0) & offset.equals(before)
             with k.when(again):
                 self._copy(k, y.offset_unchecked(0 - k.number("y_row")), y)
@@ -66,40 +71,60 @@ class ResizeNearestSpec(KernelSpec):
                 self._row(k, x + offset, y)
         return k
 
-    def _columns(self, k: Kernel, width: Value) -> Iterator[tuple[Value, int, Value | None]]:
-        """Yield (begin, lanes, mask) of vectors that cover so many elements; narrow types end with single ones."""
+    def _columns(
+        self, k: Kernel, y: Pointer, width: Value, count: int = 1
+    ) -> Iterator[tuple[Value, int, Value | None]]:
+        """Yield (begin, lanes, left) of vectors that cover so many columns, of which y has `count` elements each;
+        `left` are the columns of one that is not whole. Narrow types end with single ones."""
         lanes = k.target.vector_bytes // self.dtype.itemsize
         if self.dtype.itemsize >= 4:
-            for begin, mask in masked_vectors(k, width, lanes):
-                yield begin, lanes, mask
+            head = self._before_vectors(k, y, width, count)
+            with k.when(head > 0):
+                yield k.integer(0), lanes, head
+            whole = head + (width - head) // lanes * lanes
+            for begin in k.range(head, whole, lanes):
+                yield begin, lanes, None
+            with k.when(whole < width):
+                yield whole, lanes, width - whole
             return
         for start, end, step in vectors(k, width, lanes):
             for begin in k.range(start, end, step):
                 yield begin, step, None
 
+    def _before_vectors(self, k: Kernel, y: Pointer, width: Value, count: int) -> Value:
+        """Return the number of columns before the first whole vector of memory in a row; 0 where it begins within a
+        column."""
+        lanes = k.target.vector_bytes // self.dtype.itemsize
+        elements = (lanes - k.misaligned(y, k.target.vector_bytes) // self.dtype.itemsize) & (lanes - 1)
+        head = k.select((elements % count).equals(0), elements // count, k.integer(0))
+        return k.minimum(head, width)
+
     def _copy(self, k: Kernel, x: Pointer, y: Pointer) -> None:
         """Copy a row of y from an equal one."""
-        for column, lanes, mask in self._columns(k, k.number("columns") * self.lanes):
+        for column, lanes, left in self._columns(k, y, k.number("columns") * self.lanes):
+            mask = None if left is None else k.tail_mask(left, lanes)
             y.store(x.load(column, lanes, mask), column, mask)
 
     def _row(self, k: Kernel, x: Pointer, y: Pointer) -> None:
         width, table = k.number("columns"), k.pointer("column_offset")
-        if self.repeats:
-            self._repeat(k, x, y)
-        elif self.lanes > 1 or self.dtype.itemsize < 4 or not k.target.has_gather:
+        if self.lanes > 1 or self.dtype.itemsize < 4 or not k.target.has_gather:
             for column in k.range(0, width):
                 y.store(x.load(table.load(column).to(I64), self.lanes), column * self.lanes)
         else:
-            for column, lanes, mask in self._columns(k, width):
+            for column, lanes, left in self._columns(k, y, width):
+                mask = None if left is None else k.tail_mask(left, lanes)
                 y.store(k.gather(x, table.load(column, lanes, mask)), column, mask)
 
     def _repeat(self, k: Kernel, x: Pointer, y: Pointer) -> None:
         """Repeat each column `repeats` times."""
-        count, width = self.repeats, k.number("x_columns")
-        for column, lanes, mask in self._columns(k, width):
-            value = x.load(column, lanes, mask)
+        count = self.repeats
+        for column, lanes, left in self._columns(k, y, k.number("x_columns"), count):
+            value = x.load(column, lanes, None if left is None else k.tail_mask(left, lanes))
             for part in range(0, count * lanes, lanes):
                 places = [place // count for place in range(part, part + lanes)]
                 spread = k.shuffle(value, value, places) if lanes > 1 else value
-                left = None if mask is None else k.tail_mask((width - column) * count - part, lanes)
-                y.store(spread, column * count + part, left)
+                y.store(
+                    spread,
+                    column * count + part,
+                    None if left is None else k.tail_mask(left * count - part, lanes),
+                )
