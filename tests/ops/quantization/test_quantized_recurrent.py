@@ -28,12 +28,22 @@ def constants(directions: int, hidden: int, dtype: type, zero: int) -> dict[str,
     }
 
 
-def model(made: dict[str, Array], x: Array, direction: str, hidden: int, open_sizes: bool = False) -> bytes:
-    names = ["x", "w", "r", "b", "", "", "", "", "s", "z", "s", "z"]
+def model(
+    made: dict[str, Array],
+    x: Array,
+    direction: str,
+    hidden: int,
+    open_sizes: bool = False,
+    more: dict[str, Array] | None = None,
+) -> bytes:
+    """A layer; `more`: further inputs, lengths (l), first states (f) and cells (g)."""
+    more = more or {}
+    optional = [name if name in more else "" for name in "lfg"]
+    names = ["x", "w", "r", "b", *optional, "", "s", "z", "s", "z"]
     node = helper.make_node(
         "DynamicQuantizeLSTM",
         names,
-        ["y", "h"],
+        ["y", "h", "c"],
         domain="com.microsoft",
         hidden_size=hidden,
         direction=direction,
@@ -42,8 +52,16 @@ def model(made: dict[str, Array], x: Array, direction: str, hidden: int, open_si
     graph = helper.make_graph(
         [node],
         "g",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "yh"],
+        [
+            helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape),
+            *(
+                helper.make_tensor_value_info(
+                    name, helper.np_dtype_to_tensor_dtype(value.dtype), [None] * value.ndim
+                )
+                for name, value in more.items()
+            ),
+        ],
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "yhc"],
         [numpy_helper.from_array(value, name) for name, value in made.items()],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
@@ -74,9 +92,55 @@ def test_a_kernel_computes_it(batch: int, hidden: int, dtype: type, zero: int) -
     x = RANDOM.standard_normal((3, batch, FEATURES)).astype(np.float32)
     loaded = cenote.load(model(made, x, direction, hidden))
     assert {step.algorithm for step in loaded.plan.describe().steps} == {"byte_steps"}
-    y, last = loaded(x)
+    y, last, _ = loaded(x)
     close(np.asarray(y), reference(made, x, direction, hidden))
     np.testing.assert_array_equal(last[0], y[0 if direction == "reverse" else -1, 0])
+
+
+def with_lengths(lengths: list[int], directions: int, hidden: int, states: bool) -> dict[str, Array]:
+    more = {"l": np.array(lengths, np.int32)}
+    if states:
+        more |= {
+            name: RANDOM.standard_normal((directions, len(lengths), hidden)).astype(np.float32)
+            for name in "fg"
+        }
+    return more
+
+
+@pytest.mark.parametrize(
+    ("lengths", "direction", "hidden", "states"),
+    [
+        ([4], "reverse", 40, True),
+        ([5, 2, 0], "bidirectional", 17, True),
+        ([3, 1, 2, 3, 0, 2], "forward", 33, False),
+        ([6, 1, 2, 3, 5, 2], "reverse", 20, True),
+        ([0, 0], "bidirectional", 20, True),
+    ],
+)
+def test_samples_of_several_lengths(lengths: list[int], direction: str, hidden: int, states: bool) -> None:
+    """What lies behind the longest sample is in no range, what lies behind another is."""
+    directions = 2 if direction == "bidirectional" else 1
+    made = constants(directions, hidden, np.uint8, 119)
+    x = RANDOM.standard_normal((6, len(lengths), FEATURES)).astype(np.float32)
+    x[max(lengths) :] = np.nan
+    more = with_lengths(lengths, directions, hidden, states)
+    op, scale = DynamicQuantizeLSTM(direction, hidden=hidden, outputs=3), (made["s"], made["z"])
+    first = [more.get(name) for name in "fg"]
+    want = op.compute(x, made["w"], made["r"], made["b"], more["l"], *first, None, *scale, *scale)
+    for threads, opened in ((1, False), (2, True)):
+        loaded = cenote.load(model(made, x, direction, hidden, opened, more), threads=threads)
+        for found, wanted in zip(loaded.run({"x": x, **more}).values(), want, strict=True):
+            close(np.asarray(found), wanted)
+        kinds = {step.algorithm for step in loaded.plan.describe().steps if step.kind != "check"}
+        assert kinds == {"byte_steps"}
+
+
+@pytest.mark.parametrize("wrong", [-1, 4])
+def test_a_length_out_of_range_is_an_error(wrong: int) -> None:
+    more = with_lengths([2, wrong], 1, 20, states=False)
+    loaded = cenote.load(model(constants(1, 20, np.int8, 0), given(), "reverse", 20, more=more))
+    with pytest.raises(CenoteError, match=f"a length of {wrong} is not within 0 to 3"):
+        loaded.run({"x": given(), **more})
 
 
 def test_bits_do_not_depend_on_threads_or_on_what_is_known_of_the_sizes() -> None:

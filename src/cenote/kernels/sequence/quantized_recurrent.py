@@ -9,7 +9,8 @@
                     their products with the weights of the group         unrolled
                 the sums as floats, the cell: as in `recurrent.py`       unrolled
 
-All samples of a direction share the range that their states are rounded by, so an item is all of them.
+All samples of a direction share the range that their states are rounded by, so an item is all of them. Where samples
+have lengths, all begin in the first step, backwards too, and the state of one past its end is zeros.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.dots import BYTES, Dots, arranged
-from cenote.codegen.values import F32, I8, I32, U8, Pointer, Value
+from cenote.codegen.values import F32, I8, I32, I64, U8, Pointer, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array
 from cenote.kernels.base import pointers_to
@@ -66,7 +67,7 @@ class QuantizedPacking(Packing):
 
 @dataclass(frozen=True)
 class QuantizedRecurrentSpec(RecurrentSpec):
-    """Kernel of an LSTM without lengths. `dots`: the way of `codegen.dots`; `zeros`: weights have zero points."""
+    """Kernel of an LSTM. `dots`: the way of `codegen.dots`; `zeros`: weights have zero points."""
 
     dots: str
     zeros: bool
@@ -109,9 +110,41 @@ class _Tile(Sweep):
         offset = self.tile * (self.slot * STATES[spec.cell])
         self.states, self.extra = self.states + offset, [each + offset for each in self.extra]
         self.quantized, self.rounding = spec, rounding
+        if spec.lengths:
+            self.lengths = [self._length(sample) for sample in self.samples]
 
-    def moment(self, time: Value, now: Pointer, new: Pointer, running: Sequence[Value]) -> Moment:
-        return _Moment(self, time, now, new, running)
+    def _length(self, sample: Value) -> Value:
+        """Return the length of a sample, within 0 and the number of steps (`start` notes one that is not)."""
+        k = self.k
+        length = k.pointer("lengths").load(sample).to(I64)
+        length = k.select(length < self.steps, length, self.steps)
+        return k.select(length > 0, length, k.integer(0))
+
+    def times(self, step: Value) -> list[Value]:
+        if not self.lengths:
+            return super().times(step)
+        mirrored = [self.k.select(step < length, length - 1 - step, step) for length in self.lengths]
+        return [self.k.select(self.backwards, time, step) for time in mirrored]
+
+    def running(self, step: Value, times: Sequence[Value]) -> list[Value]:
+        return [step < length for length in self.lengths]
+
+    def moment(self, times: Sequence[Value], now: Pointer, new: Pointer, running: Sequence[Value]) -> Moment:
+        return _Moment(self, times, now, new, running)
+
+    def final(self, name: str, source: Pointer, row: int, column: Value, mask: Value | None) -> Value:
+        """Return the last state of a sample with a length: what its result has for its last step."""
+        if not self.lengths or name != "last_h":
+            return super().final(name, source, row, column, mask)
+        k, length = self.k, self.lengths[row]
+        some = length > 0
+        time = k.select(some & ~self.backwards, length - 1, k.integer(0))
+        place = time * k.number("y_step") + self.samples[row] * k.number("y_batch")
+        shown = (self.outputs + place).load(column, self.lanes, mask)
+        first = k.constant(F32, 0.0, self.lanes)
+        if self.spec.first[0]:
+            first = self.state("first_h", row).load(column, self.lanes, mask)
+        return k.select(some, shown, first)
 
 
 class _Rounding:
@@ -171,6 +204,7 @@ class _Moment(Moment):
     """Emitter of one step of a tile."""
 
     sweep: _Tile
+    forgets = True
 
     def _sums(self, phase: int, group: Value, before: Value | int) -> list[list[Value]]:
         k, sweep, spec, rounding = self.k, self.sweep, self.sweep.quantized, self.sweep.rounding

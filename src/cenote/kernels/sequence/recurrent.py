@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64, Pointer, Value
@@ -114,26 +115,37 @@ class Sweep:
 
     def step(self, step: Value) -> None:
         """Compute the new states of one step."""
-        k = self.k
-        time = k.select(self.backwards, self.steps - 1 - step, step)
+        times = self.times(step)
         odd = step & 1
         now, new = self.states + self.slot * odd, self.states + self.slot * (1 - odd)
-        running = [time < length for length in self.lengths]
-        self.moment(time, now, new, running).emit()
+        self.moment(times, now, new, self.running(step, times)).emit()
 
-    def moment(self, time: Value, now: Pointer, new: Pointer, running: Sequence[Value]) -> Moment:
-        return Moment(self, time, now, new, running)
+    def times(self, step: Value) -> list[Value]:
+        """Return for each sample the place in its sequence that a step is about."""
+        time = self.k.select(self.backwards, self.steps - 1 - step, step)
+        return [time] * self.spec.rows
+
+    def running(self, step: Value, times: Sequence[Value]) -> list[Value]:
+        """Return for each sample that has a length whether the step is within it."""
+        return [time < length for time, length in zip(times, self.lengths, strict=False)]
+
+    def moment(self, times: Sequence[Value], now: Pointer, new: Pointer, running: Sequence[Value]) -> Moment:
+        return Moment(self, times, now, new, running)
 
     def finish(self) -> None:
         """Store the last states."""
         final = self.states + self.slot * (self.steps & 1)
         for name, source in zip(("last_h", "last_c"), (final, *self.extra), strict=False):
             if self.spec.last > STATE_NAMES.index(name) - 2:
-                for column, row, mask in self._blocks():
-                    value = (source + self.width * row + column).load(0, self.lanes)
-                    self._state(name, row).store(value, column, mask)
+                for column, row, mask in self.blocks():
+                    value = self.final(name, source, row, column, mask)
+                    self.state(name, row).store(value, column, mask)
 
-    def _state(self, name: str, row: int) -> Pointer:
+    def final(self, name: str, source: Pointer, row: int, column: Value, mask: Value | None) -> Value:
+        """Return a vector of a sample's last state or cell, which lies in scratch."""
+        return (source + self.width * row + column).load(0, self.lanes)
+
+    def state(self, name: str, row: int) -> Pointer:
         """Address of a sample's state in memory of the program."""
         k = self.k
         offset = self.direction * k.number(f"{name}_direction") + self.samples[row] * k.number(
@@ -146,10 +158,10 @@ class Sweep:
         k, spec = self.k, self.spec
         places = (self.states, self.extra[0]) if spec.cell == "lstm" else (self.states,)
         for is_given, name, place in zip(spec.first, STATE_NAMES, places, strict=False):
-            for column, row, mask in self._blocks():
+            for column, row, mask in self.blocks():
                 value = k.constant(F32, 0.0, self.lanes)
                 if is_given:
-                    value = self._state(name, row).load(column, self.lanes, mask)
+                    value = self.state(name, row).load(column, self.lanes, mask)
                 (place + self.width * row + column).store(value)
         if not spec.lengths:
             return
@@ -160,7 +172,7 @@ class Sweep:
             noted.store(k.select(bad, k.integer(1), k.integer(0)))
             noted.store(length, 1)
 
-    def _blocks(self) -> Iterator[tuple[Value, int, Value | None]]:
+    def blocks(self) -> Iterator[tuple[Value, int, Value | None]]:
         """Yield for each vector of hidden units (emitted) and sample (unrolled) its start and its mask."""
         for column in self.k.range(0, self.width, self.lanes):
             mask = self.mask(column)
@@ -173,15 +185,17 @@ class Sweep:
 
 
 class Moment:
-    """Emitter of one step of one item."""
+    """Emitter of one step of one item. `forgets`: the state of a sample past its end becomes zeros, not its last."""
+
+    forgets: ClassVar[bool] = False
 
     def __init__(
-        self, sweep: Sweep, time: Value, now: Pointer, new: Pointer, running: Sequence[Value]
+        self, sweep: Sweep, times: Sequence[Value], now: Pointer, new: Pointer, running: Sequence[Value]
     ) -> None:
         self.sweep, self.k, self.now, self.new = sweep, sweep.k, now, new
         self.running, self.lanes, self.spec = running, sweep.lanes, sweep.spec
         self.inputs, self.outputs = [], []
-        for sample in sweep.samples:
+        for time, sample in zip(times, sweep.samples, strict=True):
             z = time * self.k.number("z_step") + sample * self.k.number("z_batch")
             y = time * self.k.number("y_step") + sample * self.k.number("y_batch")
             self.inputs.append(sweep.inputs + z)
@@ -287,7 +301,7 @@ class _Cell:
         if self.moment.running:
             zero = k.constant(F32, 0.0, self.lanes)
             shown = k.select(self.moment.running[self.row], state, zero)
-            state = self._kept(state, self._old())
+            state = shown if self.moment.forgets else self._kept(state, self._old())
         self._place(self.moment.new).store(state)
         self.moment.outputs[self.row].store(shown, self.column, self.mask)
 

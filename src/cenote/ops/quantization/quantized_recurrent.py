@@ -60,9 +60,11 @@ class DynamicQuantizeLSTM(LSTM):
         x, w_scale, w_zero, r_scale, r_zero = (present(each) for each in (x, *inputs[8:]))
         lengths = rest[1]
         # What lies behind the longest sample is not read.
-        end = len(x) if lengths is None or not lengths.size else max(0, int(lengths.max()))
-        read = np.zeros(x.shape, FLOAT32)
-        read[:end] = _rounded(x[:end])
+        steps = x.swapaxes(0, 1) if self.batch_first else x
+        end = len(steps) if lengths is None or not lengths.size else max(0, int(lengths.max()))
+        read = np.zeros(steps.shape, FLOAT32)
+        read[:end] = _rounded(steps[:end])
+        read = read.swapaxes(0, 1) if self.batch_first else read
         matrices = _dequantized(present(w), w_scale, w_zero), _dequantized(present(r), r_scale, r_zero)
         return self._plain.compute(read, *matrices, *rest)
 

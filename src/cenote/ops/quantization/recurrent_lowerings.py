@@ -9,12 +9,13 @@ import numpy as np
 
 from cenote.core.sizes import plain
 from cenote.core.target import Target
-from cenote.core.types import FLOAT32, PLAIN, Array, TensorType
+from cenote.core.types import FLOAT32, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Argument, Call, View, dense_strides, present
 from cenote.kernels.cost_model import LAUNCH, moved_seconds
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.elementwise.expression import Expression, Step
 from cenote.kernels.quantized.product_calls import ByteWeights
+from cenote.kernels.sequence.longest import longest_call
 from cenote.kernels.sequence.quantized_recurrent import (
     QuantizedPacking,
     QuantizedRecurrentSpec,
@@ -24,19 +25,27 @@ from cenote.kernels.sequence.recurrent import RecurrentSpec
 from cenote.ops.base import Lowering
 from cenote.ops.quantization.product_lowerings import ByteProduct, product_lowerings
 from cenote.ops.quantization.quantize_lowerings import dynamic_lowerings
-from cenote.ops.sequence.recurrent_lowerings import RecurrentAttributes, RecurrentLayer, is_native
+from cenote.ops.sequence.recurrent_lowerings import (
+    LengthsCheck,
+    RecurrentAttributes,
+    RecurrentLayer,
+    is_native,
+)
 
 _UINT8 = np.dtype(np.uint8)
+_LENGTHS = 4  # place among the inputs
 _PLAIN = 8  # inputs of an LSTM; scale and zero point of the weights of inputs and of states follow
 
 
 def quantized_recurrent_lowerings(
     op: RecurrentAttributes, inputs: Sequence[TensorType | None], target: Target
 ) -> Iterator[Lowering]:
-    """One way where weights, scales and zero points are constants and samples have one length."""
+    """One way where weights, scales and zero points are constants."""
     x, w, r = (present(kind) for kind in inputs[:3])
     constants = [present(inputs[place]).value for place in (1, 2, *range(_PLAIN, _PLAIN + 4))]
-    if inputs[4] is not None or any(each is None for each in constants) or not is_native(op, [x, w, r]):
+    if any(each is None for each in constants) or not is_native(op, [x, w, r]):
+        return
+    if inputs[4] is not None and op.batch_first:
         return
     types = list(inputs[:_PLAIN])
     types[1:3] = [TensorType(FLOAT32, (each.shape[0], each.shape[2], each.shape[1])) for each in (w, r)]
@@ -96,20 +105,35 @@ class _Layer(RecurrentLayer):
         layouts = tuple(
             None if place in constant or kind is None else PLAIN for place, kind in enumerate(kinds)
         )
-        temporaries = (*self.own, *self.quantisation.temporaries, *self.product.temporaries)
+        temporaries = [*self.own, *self.quantisation.temporaries, *self.product.temporaries]
+        check = None
+        if self.has(_LENGTHS):
+            check = LengthsCheck(self.steps)
+            temporaries += [
+                present(self.inputs[0]).bare,
+                TensorType(INT64, (self.directions * self.batch, 2)),
+            ]
         streamed = plain(self.steps * self.tiles) * self.directions * self.packing.size
         seconds = self.quantisation.seconds + self.product.seconds + moved_seconds(streamed) + 2 * LAUNCH
         # A state that lies between two bytes may become either.
         tolerance = 1e-2
         outputs = (PLAIN,) * self.op.outputs
-        yield Lowering("byte_steps", layouts, outputs, self.bind, seconds, tolerance, temporaries)
+        costs = (seconds, tolerance)
+        yield Lowering("byte_steps", layouts, outputs, self.bind, *costs, tuple(temporaries), check=check)
 
     def bind(self, views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
         outputs, memory = made[: self.op.outputs], list(made[self.op.outputs :])
+        x, lengths, noted = present(views[0]), views[_LENGTHS], None
+        calls: list[Call] = []
+        if lengths is not None:
+            # What lies behind the longest sample has no part in the range by which x is quantised.
+            noted, read = memory.pop(), memory.pop()
+            calls.append(longest_call(x, lengths, read))
+            x = read
         z, scales, *whole = memory[: len(self.own)]
         rest = memory[len(self.own) :]
         count = len(self.quantisation.temporaries)
-        quantised = self.quantisation.bind([views[0]], [*whole, *rest[:count]])
+        quantised = self.quantisation.bind([x], [*whole, *rest[:count]])
         single = Operand(whole[1], (0,), is_scalar=True)
         scaled = elementwise_call(
             Expression(2, (Step("mul", (0, 1), FLOAT32),)),
@@ -122,8 +146,8 @@ class _Layer(RecurrentLayer):
         sums = _shaped(z, TensorType(FLOAT32, (self.steps * self.batch, self.columns)))
         products = self.product.bind([rows, None, whole[2], None, scales], [sums, *rest[count:]])
         weights = self.packing.pack(self.r.values.reshape(self.hidden, self.directions, -1).swapaxes(0, 1))
-        steps = self.steps_call(views[:_PLAIN], outputs, z, weights, None)
-        return [*quantised, scaled, *products, steps]
+        steps = self.steps_call(views[:_PLAIN], outputs, z, weights, noted)
+        return [*calls, *quantised, scaled, *products, steps]
 
     @property
     def more_words(self) -> dict[str, Argument]:
