@@ -99,10 +99,15 @@ def quantized_calls(
 
 def copies_bands(shape: ConvShape) -> bool:
     """Whether kernels of 16-bit numbers copy the bytes of a band by themselves: where a window is one pixel, and
-    weights are fewer than numbers of x, so that all filters follow on a band."""
+    weights are fewer than twice the numbers of x, so that all filters follow on a band.
+
+    More weights than numbers of x are read by both of two threads, which still costs less than that each reads what the
+    other has copied: ResNet-50 takes 24.45 ms instead of 24.78 with cores that share no cache, 21.08 instead of 21.25
+    with cores that do, and the same on one.
+    """
     pixels = plain(shape.pixels * shape.n)
     is_pixel = shape.taps == 1 and shape.groups == 1 and not any(map(any, shape.pads))
-    return is_pixel and shape.filters < pixels
+    return is_pixel and shape.filters < 2 * pixels
 
 
 class _QuantizedGroups(FilterGroups):
