@@ -26,7 +26,8 @@ from cenote.core.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from cenote.core.extensions.functions import OperatorFunction, register, registered_operators, unregister
+from cenote.core.extensions.functions import OperatorFunction
+from cenote.core.extensions.registry import register, registered_operators, unregister
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
 from cenote.core.types import TensorType

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cenote.core.extensions import functions
+from cenote.core.extensions import registry
 from tests.cli.conftest import Command
 from tests.shop_models import between, convolved, picture
 
@@ -25,7 +25,7 @@ def frobnicate(x, alpha=1.0):
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder at hand: a model, an input, and a module that registers its operator; nothing is registered yet."""
-    monkeypatch.setattr(functions, "_registered", {})
+    monkeypatch.setattr(registry, "_registered", {})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "shop_cli", raising=False)

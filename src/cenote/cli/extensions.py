@@ -29,7 +29,7 @@ def import_operators(modules: Iterable[str]) -> None:
         if cenote.registered_operators() == before and not loaded:
             raise cenote.ArgumentError(
                 f"{OPERATORS}: {module} registers no operator; put "
-                '@cenote.register("domain.Operator") before a function'
+                '@cenote.register("domain.Operator") before a function, or @cenote.register before a class'
             )
 
 

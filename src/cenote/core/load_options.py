@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from cenote.core.errors import ArgumentError, UnsupportedError, shown
-from cenote.core.extensions.functions import OperatorFunction, functions_by_name, with_registered
+from cenote.core.extensions.registry import UserOperator, operators_by_name, with_registered
 from cenote.core.options import (
     DENORMALS,
     FORMATS,
@@ -203,11 +203,11 @@ class LoadOptions:
         keyed=True,
         stored=True,
     )
-    operators: Mapping[str, OperatorFunction | Callable[..., Any]] = option(
+    operators: Mapping[str, UserOperator | Callable[..., Any]] = option(
         dict,
-        "Functions that compute nodes, by the names of their operators. On the command line: modules, or files, that "
-        "register some.",
-        functions_by_name,
+        "Functions and classes that compute nodes, by the names of their operators. On the command line: modules, or "
+        "files, that register some.",
+        operators_by_name,
         flag="--operators",
         values='{"shop.Frobnicate": function}',
         keyed=lambda given: [(name, each.digest) for name, each in sorted(with_registered(given).items())],
@@ -236,8 +236,8 @@ class LoadOptions:
                 values[name] = said.check(name, given)
 
     @property
-    def functions(self) -> Mapping[str, OperatorFunction]:
-        """The functions of `operators`, and those that are registered besides."""
+    def user_operators(self) -> Mapping[str, UserOperator]:
+        """The functions and classes of `operators`, and those that are registered besides."""
         return with_registered(self.operators)
 
     @property

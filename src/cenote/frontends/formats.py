@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from cenote.core.options import FORMATS, Format
 from cenote.core.options.checks import OneOf
 from cenote.frontends.imported import Ends, ImportedModel
 from cenote.frontends.wire import ByteRange, ByteSource, BytesSource, FileSource, IrregularError, fields_of
-from cenote.ops.base import Decoder
+from cenote.ops.user_operators import UserOperators
 
 _ONNX_GRAPH, _META_GRAPHS, _SAVER = 7, 2, 3
 _LAYERS = re.compile(rb'\s*\{\s*"format"\s*:\s*"cenote-layers"')
@@ -30,20 +30,22 @@ def import_model(
     signature: str | None = None,
     problems: list[str] | None = None,
     ends: Ends = _ALL,
-    operators: Mapping[str, Decoder] | None = None,
+    operators: UserOperators | None = None,
 ) -> ImportedModel:
     """Read a model. `form` forces a format, `signature` chooses among the functions of formats that have several.
 
     `ends` are inputs and outputs by name: graphs of TensorFlow are read between them, others whole, and cut by
     `models.cutting`. `problems`, if given, collects unsupported parts instead of an error where that is possible; with
-    any, the graph is incomplete. `operators` decode nodes of the user's in an ONNX model, by their operators.
+    any, the graph is incomplete. `operators` decode nodes of the user's in an ONNX model.
 
     Raises MissingFileError, ModelError for a file that is no valid model, UnsupportedError for parts that Cenote does
     not have, ArgumentError for a format that does not exist and a signature that the model does not have.
     """
     if form is not None:
         OneOf(FORMATS)("format", form)
-    onnx = partial(_onnx, signature=signature, problems=problems, ends=ends, operators=operators or {})
+    onnx = partial(
+        _onnx, signature=signature, problems=problems, ends=ends, operators=operators or UserOperators({})
+    )
     if isinstance(source, str | os.PathLike):
         return _from_path(Path(source), form, signature, problems, ends, onnx)
     if not isinstance(source, bytes | bytearray | memoryview) and form in (None, "onnx"):
@@ -66,7 +68,7 @@ def unsupported(source: Any) -> list[str]:
     """
     problems: list[str] = []
     try:
-        import_model(source, problems=problems)
+        import_model(source, problems=problems, operators=UserOperators.registered())
     except UnsupportedError as error:
         # The error is about the model as a whole.
         if not problems:
@@ -154,7 +156,7 @@ def _onnx(
     signature: str | None,
     problems: list[str] | None,
     ends: Ends,
-    operators: Mapping[str, Decoder],
+    operators: UserOperators,
 ) -> ImportedModel:
     if signature is not None:
         raise ArgumentError("signature: an ONNX model has none")

@@ -28,7 +28,8 @@ class ImportedModel:
     key-value pairs; `about` its description of itself, as far as it has one: "producer_name" (the program that wrote
     it), "producer_version", "graph_name", "domain", "description", "graph_description", "version"; `external` the
     files beside the model that hold weights; `between`: the front end has read only the part between `Ends`; `inside`
-    are the types that the file declares for values that are to be inputs.
+    are the types that the file declares for values that are to be inputs; `operators` the digests of the user's
+    operators that nodes were decoded by, by name.
     """
 
     graph: Graph
@@ -38,3 +39,4 @@ class ImportedModel:
     external: tuple[str, ...] = ()
     between: bool = False
     inside: Mapping[str, Declared] = field(default_factory=dict)
+    operators: Mapping[str, str] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from cenote.core.errors import CenoteError, InputError, MissingFileError, ModelE
 from cenote.core.files import reading
 from cenote.core.types import Declared
 from cenote.frontends.imported import Ends, ImportedModel
-from cenote.frontends.onnx_nodes import NO_DECODERS, OnnxImporter
+from cenote.frontends.onnx_nodes import OnnxImporter
 from cenote.frontends.onnx_order import where
 from cenote.frontends.onnx_outputs import declared_outputs
 from cenote.frontends.onnx_schema import STANDARD, check_opset, domain_of, opset_range
@@ -30,7 +30,7 @@ from cenote.frontends.onnx_tensors import Tensors, dtype_of, shape_of
 from cenote.frontends.onnx_wire import split
 from cenote.frontends.wire import ByteSource, BytesSource, FileSource
 from cenote.graph.graph import Graph
-from cenote.ops.base import Decoder
+from cenote.ops.user_operators import UserOperators
 
 Contents = Mapping[int, NDArray[np.uint8]]
 _ALL = Ends()
@@ -40,11 +40,11 @@ def load_onnx(
     source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto,
     problems: list[str] | None = None,
     ends: Ends = _ALL,
-    operators: Mapping[str, Decoder] = NO_DECODERS,
+    operators: UserOperators | None = None,
 ) -> ImportedModel:
     """Read a model from a path, bytes, a binary file object or an onnx.ModelProto.
 
-    `operators` decode nodes of the user's, by the names of their operators.
+    `operators` decode nodes of the user's.
 
     The graph is not specialised: only constants have types. Weights of a model given as bytes are views of them.
 
@@ -59,7 +59,7 @@ def load_onnx(
     try:
         model, contents, folder = _parse(source)
         try:
-            return _import(model, contents, folder, problems, ends, operators)
+            return _import(model, contents, folder, problems, ends, operators or UserOperators({}))
         except (TypeError, AttributeError, ValueError, LookupError) as error:
             # protobuf returns text that is not UTF-8 as bytes, which no code below expects.
             text = _not_text(model)
@@ -126,7 +126,7 @@ def _import(
     folder: Path | None,
     problems: list[str] | None,
     ends: Ends,
-    operators: Mapping[str, Decoder],
+    operators: UserOperators,
 ) -> ImportedModel:
     opsets = _opsets(model)
     graph = model.graph

@@ -33,8 +33,8 @@ from cenote.graph.graph import Node
 from cenote.ops.base import Decoder, Imported, Op
 from cenote.ops.movement.reshape import AxesFrom
 from cenote.ops.table import DECODERS
+from cenote.ops.user_operators import UserOperators
 
-NO_DECODERS: Mapping[str, Decoder] = {}
 # Nesting of functions that call functions.
 DEEPEST_CALL = 48
 # Nodes that functions may add (10 s): a few nested ones can expand to 2^48.
@@ -51,10 +51,9 @@ class OnnxImporter:
         kinds: Mapping[str, Any],
         problems: list[str] | None = None,
         between: bool = False,
-        operators: Mapping[str, Decoder] = NO_DECODERS,
+        operators: UserOperators | None = None,
     ) -> None:
-        # Operators of the user's, by name: they win over functions of the model and over Cenote's own.
-        self.operators = operators
+        self.operators = operators or UserOperators({})
         self.tensors = tensors
         self.kinds = kinds
         # Collects unsupported parts, if given, instead of an error.
@@ -150,16 +149,17 @@ class OnnxImporter:
         opset: int,
         scope: OnnxScope,
         axis: int | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
-        """Add the node of an operator with a decoder. `axis`: where the second input's axes begin in the first's."""
+        """Add the node of an operator with a decoder, that of an installed extension or another. `axis`: where the
+        second input's axes begin in the first's."""
         inputs = trimmed([scope.resolve(name) for name in node.input])
         if axis is not None:
             aligned = self.unused(f"{node.output[0]}.aligned")
             self.nodes.append(Node(AxesFrom(axis), (inputs[1], inputs[0]), (aligned,)))
             inputs = (inputs[0], aligned, *inputs[2:])
         outputs = trimmed([*node.output])
-        if not outputs:
-            # No output is used.
+        if not outputs:  # none is used
             return
         constants = {i: self.constants[name] for i, name in enumerate(inputs) if name in self.constants}
         present = tuple(bool(name) for name in inputs)
@@ -179,7 +179,9 @@ class OnnxImporter:
                 listed=len(node.output),
                 makers=makers,
             )
-            self.decoded[like] = _decoded(imported, self.operators.get(key_of(domain, node.op_type)))
+            self.decoded[like] = _decoded(
+                imported, decoder or self.operators.decoder(key_of(domain, node.op_type))
+            )
         op, wiring = self.decoded[like]
         made = tuple(self.define(name, scope) for name in outputs)
         if not domain:
@@ -206,7 +208,11 @@ class OnnxImporter:
         """Add an operator without a decoder by the function body that ONNX defines for it, if there is one."""
         function = self._standard_function(node, attributes, domain, opset, scope)
         if function is None:
-            raise unsupported_operator(domain, node.op_type, opset, (*DECODERS, *NAMES))
+            decoder = self.operators.installed(key_of(domain, node.op_type))
+            if decoder is None:
+                raise unsupported_operator(domain, node.op_type, opset, (*DECODERS, *NAMES))
+            self._decode(node, attributes, domain, opset, scope, decoder=decoder)
+            return
         bound = {
             **(
                 default_attributes(domain, node.op_type, opset)

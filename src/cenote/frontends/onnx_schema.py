@@ -11,6 +11,7 @@ from typing import Any
 from onnx import defs
 
 from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.extensions.installed import failures
 from cenote.frontends.onnx_tensors import kind_of
 
 # Of the standard domain. At 7 broadcasting became NumPy's. The changes from 6 to 7 are known (`onnx_legacy`); of
@@ -186,5 +187,10 @@ def unsupported_operator(domain: str, op: str, opset: int, supported: Iterable[s
     if near:
         text += f"; nearest supported: {', '.join(near)}"
     if domain and opset_range(domain) is None:
-        text += f'; a function of yours can compute it: cenote.load(…, operators={{"{key}": function}})'
+        text += (
+            f'; a function of yours can compute it: cenote.load(…, operators={{"{key}": function}}), or an operator '
+            "that a module registers (@cenote.register) or an installed package has (entry points cenote.operators): "
+            "docs/extending.md"
+        )
+        text += "".join(f"; {failure}" for failure in failures())
     return UnsupportedError(text)

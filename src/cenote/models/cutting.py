@@ -12,14 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from cenote.core.errors import ArgumentError, CenoteError, UnsupportedError, near
-from cenote.core.extensions.functions import decoded_as
 from cenote.core.load_options import LoadOptions
 from cenote.core.types import Declared, TensorType
 from cenote.frontends.formats import import_model
 from cenote.frontends.imported import Ends, ImportedModel
 from cenote.graph.conditional import Refused
 from cenote.graph.graph import Graph
-from cenote.ops.user_function import decoder_of
+from cenote.ops.user_operators import UserOperators
 from cenote.passes.cleanup import eliminate_dead
 from cenote.passes.specialize import specialize
 
@@ -34,8 +33,9 @@ def read(source: Any, options: LoadOptions) -> ImportedModel:
     are not named, UnsupportedError for an input whose type cannot be inferred.
     """
     ends = Ends(options.inputs, options.outputs)
-    operators = {decoded_as(name): decoder_of(name, each) for name, each in options.functions.items()}
+    operators = UserOperators(options.user_operators)
     imported = import_model(source, options.format, options.signature, ends=ends, operators=operators)
+    imported = replace(imported, operators=dict(operators.used))
     if not ends or imported.between:
         return imported
     graph = _cut(imported.graph, ends, imported.inside)

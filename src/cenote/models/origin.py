@@ -110,7 +110,7 @@ class SourceOrigin(Origin):
     def imported(self) -> tuple[OwnedGraph, Interface]:
         imported = _read(self._given, self._options)  # errors name the path as the caller gave it
         if self.entry is not None:
-            self.entry.source = self.entry.source.beside(imported.external)
+            self.entry.source = self.entry.source.beside(imported.external, imported.operators)
         return _declared(imported)
 
     def graph(self) -> Graph:

@@ -30,6 +30,8 @@ _DTYPE_NAMES = (
 STRING = np.dtype(object)
 _MOST_AXES = 32  # that NumPy broadcasts
 BOOL = np.dtype(np.bool_)
+# Annotations of fields that `read` takes from attributes, besides tuples.
+_READ = ("bool", "int", "float", "str", "Pairs", "np.dtype[Any]")
 INDEX_TYPES = ("int32", "int64")
 O = TypeVar("O", bound=Op)
 
@@ -50,10 +52,31 @@ def read(
     values: dict[str, Any] = {counted: node.outputs} if counted else {}
     for name, attribute in attribute_of.items():
         if node.get(attribute) is not None:
-            values[name] = _as_type(str(field_of[name].type), op.name, node, attribute)
+            values[name] = _as_type(_annotation(op, name, field_of[name].type), op.name, node, attribute)
         elif field_of[name].default is MISSING:
             raise ArgumentError(f"{node.op}-{node.opset}: attribute {attribute} is missing")
     return op(**values)
+
+
+def _annotation(op: type[Op], name: str, given: object) -> str:
+    """Return the annotation of a field as it is written, also in a module whose annotations are evaluated. Raises
+    ArgumentError for one that no attribute gives."""
+    kind = (
+        given
+        if isinstance(given, str)
+        else getattr(given, "__name__", "")
+        if type(given) is type
+        else str(given)
+    )
+    kind = kind.replace("numpy.dtype[typing.Any]", "np.dtype[Any]")
+    if kind.partition(" | None")[0] in _READ or kind.startswith(
+        ("tuple[int, ", "tuple[float, ", "tuple[str, ")
+    ):
+        return kind
+    raise ArgumentError(
+        f"{op.name}: the field {name} is of the type {kind}; an attribute gives {', '.join(_READ)}, tuples of int, "
+        "float or str; write a decoder for another"
+    )
 
 
 def _as_type(kind: str, op: str, node: Imported, attribute: str) -> Any:
@@ -66,6 +89,8 @@ def _as_type(kind: str, op: str, node: Imported, attribute: str) -> Any:
         return as_ints(op, attribute, value)
     if kind.startswith("tuple[float, "):
         return tuple(float(item) for item in value)
+    if kind.startswith("tuple[str, "):
+        return tuple(str(item) for item in value)
     if kind == "Pairs":
         return pairs_from_onnx(op, value)
     if kind == "np.dtype[Any]":

@@ -12,7 +12,8 @@ import numpy as np
 
 from cenote.core.cached import cached_property
 from cenote.core.errors import CenoteError, OperatorError, UnsupportedError, shown
-from cenote.core.extensions.functions import CONTENT, OperatorFunction, in_use, known
+from cenote.core.extensions.functions import CONTENT, OperatorFunction
+from cenote.core.extensions.registry import in_use, known
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, ShapeFromData, T, Types
 from cenote.ops.values import seeded

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from cenote.core.errors import ArgumentError, OperatorError, shown
-from cenote.core.extensions.functions import CONTENT, OperatorFunction, checked_name, in_use
+from cenote.core.extensions.functions import CONTENT, OperatorFunction
+from cenote.core.extensions.registry import checked_name, in_use
 from cenote.ort.errors import Fail
 from cenote.ort.types import dtype_of, word_of
 

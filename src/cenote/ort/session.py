@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cenote.core.errors import CenoteError
-from cenote.core.extensions.functions import functions_by_name
+from cenote.core.extensions.registry import operators_by_name
 from cenote.models.loading import load
 from cenote.models.model import Model
 from cenote.ort import fallback, profile, sources
@@ -70,7 +70,7 @@ class InferenceSession:
         self._sess_options_initial = sess_options
         self._sess_options = SessionOptions() if sess_options is None else sess_options
         self._other = fallback.chosen(kwargs.get("fallback"))
-        given = functions_by_name("operators", kwargs.get("operators", {}))
+        given: dict[str, Any] = operators_by_name("operators", kwargs.get("operators", {}))
         self._operators = {**self._sess_options.operators, **given}
         self._real: fallback.RealSession | None = None
         self._take_providers_or_cpu(providers, provider_options)

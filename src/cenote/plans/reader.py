@@ -17,6 +17,7 @@ import numpy as np
 
 from cenote.codegen import jit
 from cenote.core.errors import CapacityError, CenoteError, ModelError
+from cenote.core.extensions.registry import check_unchanged
 from cenote.core.files import open_regular
 from cenote.core.load_options import LoadOptions
 from cenote.plans import fingerprint, format, records, templates
@@ -134,6 +135,7 @@ def _source(header: Mapping[str, Any]) -> Source | None:
         records.text(header["content"], "the source's digest"),
         records.text(header["source"], "the source"),
         records.texts(header["external"], "files with weights"),
+        records.texts(header["operators"], "operators"),
     )
     return source if source.content else None
 
@@ -197,6 +199,7 @@ class _Reader:
 
     def model(self, threads: int) -> StoredModel:
         header = self.header
+        check_unchanged(records.texts(header["operators"], "operators"))
         addresses = jit.adopt(self.kernels, jit.host_target())
         whole = np.frombuffer(self.content, np.uint8)
         if header["constants"] and (address_of(whole) + self.start) % 64:

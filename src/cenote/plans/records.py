@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cenote.core.errors import ArgumentError, MissingPackageError, ModelError
+from cenote.core.extensions.registry import known_class
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
 from cenote.core.types import Array, Declared, TensorType, dtype_named
@@ -256,10 +257,11 @@ def decode(data: Any) -> Any:
         name, shape, content = data["array"]
         dtype = element_type(name)
         return np.frombuffer(binascii.a2b_base64(content), dtype).reshape(sizes(shape, "an attribute"))
-    module, name = (text(item, "a class") for item in data["class"])
+    module, name, *digest = (text(item, "a class") for item in data["class"])
     fields = {key: decode(item) for key, item in data["fields"].items()}
+    cls = known_class(module, name, *digest) if digest else _class(module, name)
     try:
-        return _class(module, name)(**fields)
+        return cls(**fields)
     except TypeError as error:
         raise _stale(f"{module}.{name}") from error
 

@@ -16,12 +16,14 @@ class Source:
     """Files that a model was made from: the main one, by a digest of its content, and those with its weights.
 
     `path` leads to the main file; it is "" for bytes. `external` are the digests of the files beside it that hold
-    weights, by their names; None where they could not be read.
+    weights, by their names; None where they could not be read. `operators` are the digests of the user's operators that
+    nodes of the model became, by name.
     """
 
     content: str
     path: str = ""
     external: Mapping[str, str] | None = field(default_factory=dict)
+    operators: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(model: object) -> Source | None:
@@ -32,12 +34,14 @@ class Source:
             return None
         return Source(content, os.fspath(model) if isinstance(model, str | os.PathLike) else "")
 
-    def beside(self, names: Iterable[str]) -> Source:
-        """Return the source with the files of these names, which weights were read from."""
+    def beside(self, names: Iterable[str], operators: Mapping[str, str]) -> Source:
+        """Return the source with the files of these names, which weights were read from, and the user's operators."""
         try:
-            return replace(self, external={name: self._digest_of(name) for name in names})
+            return replace(
+                self, external={name: self._digest_of(name) for name in names}, operators=operators
+            )
         except OSError:
-            return replace(self, external=None)
+            return replace(self, external=None, operators=operators)
 
     def is_still(self, model: object) -> bool:
         """Return whether a model, given by its path or its bytes, is this one, its weights included."""
@@ -86,5 +90,5 @@ def recorded(path: str | os.PathLike[str], known: Source | None) -> Source:
         raise ArgumentError(
             f"source: {os.fspath(path)} is not what this model was made from, or has changed since; load it anew"
         )
-    external = known.external if known is not None else None
-    return Source(content, str(Path(path).resolve()), external or {})
+    kept = known or Source(content)
+    return Source(content, str(Path(path).resolve()), kept.external or {}, kept.operators)

@@ -15,6 +15,8 @@ import numpy as np
 
 from cenote.codegen import jit
 from cenote.core.errors import UnsupportedError
+from cenote.core.extensions.classes import key_of
+from cenote.core.extensions.registry import class_of
 from cenote.core.files import replacing
 from cenote.core.target import Target
 from cenote.core.types import Array, Declared, TensorType
@@ -69,6 +71,7 @@ def write(
         "source": source.path,
         "content": source.content,
         "external": dict(source.external or {}),
+        "operators": dict(source.operators),
         "plans": stored,
         "sized": sized,
         "descriptions": [len(text) for text in texts],
@@ -221,7 +224,14 @@ def encode(value: Any) -> Any:
         return {"array": [value.dtype.name, list(value.shape), content]}
     if reason := getattr(value, "unstored", ""):
         raise UnsupportedError(f"a plan file cannot hold the operator {value}: {reason}")
-    if dataclasses.is_dataclass(value) and type(value).__module__.startswith(TRUSTED):
-        fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"class": [type(value).__module__, type(value).__qualname__], "fields": fields}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        made = class_of(type(value))
+        if made is not None and made.untold:
+            raise UnsupportedError(
+                f"a plan file cannot hold the operator {value}: another process could not tell whether its class is "
+                f"the same ({made.untold})"
+            )
+        if made is not None or type(value).__module__.startswith(TRUSTED):
+            fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+            return {"class": [*key_of(type(value)), *([made.digest] if made else [])], "fields": fields}
     raise UnsupportedError(f"a plan file cannot hold the attribute {value!r} of a host step")

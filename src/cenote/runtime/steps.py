@@ -107,6 +107,10 @@ class HostStep:
 
     def _results(self, arguments: Sequence[Array | None]) -> Sequence[Array]:
         results = self.operator.reference(*arguments)
+        if len(results) < len(self.outputs):
+            raise ShapeError(
+                f"{self.operator} returned {len(results)} outputs, but {len(self.outputs)} were planned"
+            )
         for place, result in zip(self.outputs, results, strict=False):
             if place is not None and (result.shape != place[1].shape or result.dtype != place[1].dtype):
                 found = TensorType(result.dtype, result.shape)

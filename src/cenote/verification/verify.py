@@ -23,7 +23,6 @@ from cenote.graph.graph import Graph
 from cenote.models import cutting
 from cenote.models.loading import load_with
 from cenote.models.origin import main_file
-from cenote.ops.user_function import UserFunction
 from cenote.passes.specialize import run_in_stages
 from cenote.runtime.inputs import fitting, foreign
 from cenote.stages.planned import shared_under
@@ -104,8 +103,9 @@ def verify_with(
         source = main_file(source)
         imported = spill.model(cutting.read(source, options))
         subject = Subject(source, imported, options.format or format_of_file(source), options.signature)
-        foreign = any(isinstance(node.op, UserFunction) for node in imported.graph.nodes)
-        name = chosen(against, None if foreign else subject.form)  # other engines do not have such operators
+        name = chosen(
+            against, None if imported.operators else subject.form
+        )  # other engines do not have such operators
 
         def check(given: Feed) -> Checked:
             made = _Check(subject, name, given, tolerance, shared_under(options), spill)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import cenote
-from cenote.core.extensions import functions
+from cenote.core.extensions import registry
 from cenote.core.types import Array
 from tests.shop_models import OPERATOR, between, picture
 
@@ -41,7 +41,7 @@ def frobnicate(x: Array, alpha: float = 1.0) -> Array:
 
 @pytest.fixture(autouse=True)
 def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "_registered", {})
+    monkeypatch.setattr(registry, "_registered", {})
 
 
 @pytest.fixture

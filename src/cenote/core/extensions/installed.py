@@ -10,6 +10,7 @@ is not known otherwise, so processes that need no extension import none.
 from __future__ import annotations
 
 import logging
+import threading
 
 from cenote.core.locks import Guard, importing
 
@@ -17,7 +18,8 @@ GROUP = "cenote.operators"
 
 _log = logging.getLogger(__name__)
 _guard = Guard()
-_done = _under_way = False
+_done = False
+_importer = 0  # the thread that imports them now
 _failures: list[str] = []
 
 
@@ -26,20 +28,25 @@ def import_installed() -> None:
 
     One that fails is logged as a warning and listed by `failures`; the others are imported nevertheless.
     """
-    global _done, _under_way
+    global _done, _importer
     if _done:
         return
     with _guard.lock:
         # A module that asks for a name itself, while it is imported, finds what is registered so far.
-        if _done or _under_way:
+        if _done or is_under_way():
             return
-        _under_way = True
+        _importer = threading.get_ident()
         try:
             with importing():
                 _import_all()
             _done = True
         finally:
-            _under_way = False
+            _importer = 0
+
+
+def is_under_way() -> bool:
+    """Return whether this thread imports installed extensions now."""
+    return _importer == threading.get_ident()
 
 
 def failures() -> tuple[str, ...]:

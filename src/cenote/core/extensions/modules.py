@@ -13,7 +13,6 @@ import hashlib
 import importlib
 import os
 import sys
-import sysconfig
 from collections.abc import Iterator
 from functools import cache
 from importlib.machinery import ModuleSpec
@@ -177,5 +176,7 @@ def _folder(name: str) -> str:
 @cache
 def _installed() -> frozenset[str]:
     """Folders of Python and of installed packages: what lies side by side there has nothing in common."""
+    import sysconfig  # 4 ms
+
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     return frozenset(str(Path(sysconfig.get_path(name)).absolute()) for name in names)
