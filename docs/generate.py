@@ -190,6 +190,16 @@ def options_page() -> str:
     return "\n".join([before + start, *lines, "<!-- end -->"]) + after
 
 
+def stability_page() -> str:
+    """The promise, and the list of public names."""
+    return _page_of("public_names")
+
+
+def public_names() -> str:
+    """Every public name with its parameters."""
+    return _page_of("public_names", function="checked_text")
+
+
 PAGES = {
     "operators.md": operators_page,
     "functional.md": functions_page,
@@ -199,6 +209,8 @@ PAGES = {
     "convolution_algorithms.md": convolutions_page,
     "choices.md": choices_page,
     "using_models.md": options_page,
+    "public_names.txt": public_names,
+    "stability.md": stability_page,
 }
 
 if __name__ == "__main__":

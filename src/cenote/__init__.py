@@ -30,6 +30,7 @@ from cenote.core.extensions.functions import OperatorFunction
 from cenote.core.extensions.registry import register, registered_operators, unregister
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
+from cenote.core.options.deprecated import deprecated_name
 from cenote.core.types import TensorType
 from cenote.core.version import __version__
 from cenote.models.loading import load, load_with, unsupported
@@ -134,7 +135,7 @@ def __getattr__(name: str) -> Any:
             value = getattr(import_module(_ON_DEMAND[name]), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return deprecated_name(__name__, name)
 
 
 # Silent until the program says where messages go: logging.basicConfig(level=logging.INFO), say.

@@ -18,6 +18,7 @@ import importlib
 from typing import Any
 
 from cenote.core.locks import importing
+from cenote.core.options.deprecated import deprecated_name
 from cenote.functional.names import FAMILIES
 
 # No file may have the name of a function: it would be found in its place.
@@ -28,7 +29,7 @@ __all__ = sorted(_PLACES)
 
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return deprecated_name(__name__, name)
     with importing():
         family = importlib.import_module(f"{__name__}.{_PLACES[name]}")
     globals()[name] = found = getattr(family, name)

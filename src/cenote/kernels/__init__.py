@@ -31,6 +31,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cenote.core.locks import importing
+from cenote.core.options.deprecated import deprecated_name
 
 if TYPE_CHECKING:
     from cenote.codegen import assembly, ir, math
@@ -116,7 +117,7 @@ def __getattr__(name: str) -> Any:
         with importing():
             found = getattr(import_module(_PLACE_OF[name]), name)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return deprecated_name(__name__, name)
     globals()[name] = found
     return found
 

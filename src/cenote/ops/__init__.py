@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cenote.core.locks import importing
+from cenote.core.options.deprecated import deprecated_name
 
 if TYPE_CHECKING:
     from cenote.core.target import Target
@@ -60,7 +61,7 @@ _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return deprecated_name(__name__, name)
     with importing():
         place = import_module(f"cenote.{_PLACE_OF.get(name, 'ops.checks')}")
     globals()[name] = found = getattr(place, name)
