@@ -349,6 +349,7 @@ CATCHERS = {
     "core/errors.py:shown": "the repr of a caller's object raises what it likes",
     "core/formulas/checks.py:_outcome": "outcomes are compared, errors among them",
     "frontends/onnx_outputs.py:_inferred": "onnx raises errors of C++; declared types stay",
+    "kernels/custom.py:values": "a formula of the user's: reported with its name, file and line",
     "ops/user_function.py:_called": "a function of the user's: reported with its name and the node's",
     "ort/session.py:work": "a thread: the callback is told",
     "plans/later.py:_do": "a thread without a caller: a warning",

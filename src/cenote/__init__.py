@@ -37,13 +37,14 @@ from cenote.models.loading import load, load_with, unsupported
 from cenote.models.model import Model
 
 if TYPE_CHECKING:
-    from cenote import functional, serving, tiling
+    from cenote import functional, kernels, serving, tiling
     from cenote.about.info import Info, info
     from cenote.about.stored import CachedFile, cache_contents, clear_cache
     from cenote.compression.compress import compress
     from cenote.compression.report import Compression
     from cenote.diagnosis.diagnose import Diagnosis
     from cenote.frontends.parameters.writer import extract
+    from cenote.functional.custom.kernel_functions import jit_elementwise, jit_kernel
     from cenote.profile.comparison import Comparison, compare_profiles
     from cenote.profile.data import Profile
     from cenote.quantization.quantize import quantize
@@ -85,6 +86,9 @@ __all__ = [
     "extract",
     "functional",
     "info",
+    "jit_elementwise",
+    "jit_kernel",
+    "kernels",
     "load",
     "load_with",
     "quantize",
@@ -121,13 +125,15 @@ _ON_DEMAND = {
     "Verification": "cenote.verification.found",
     "verify": "cenote.verification.verify",
     "verify_with": "cenote.verification.verify",
+    "jit_elementwise": "cenote.functional.custom.kernel_functions",
+    "jit_kernel": "cenote.functional.custom.kernel_functions",
     "extract": "cenote.frontends.parameters.writer",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import what not every program uses on its first use."""
-    if name in ("functional", "serving", "tiling"):
+    if name in ("functional", "kernels", "serving", "tiling"):
         with importing():
             return import_module(f"cenote.{name}")
     if name in _ON_DEMAND:

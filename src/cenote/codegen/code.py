@@ -127,6 +127,10 @@ class Code:
 
     def select(self, condition: Value, a: Value, b: Value | Number) -> Value:
         """Return a where the condition holds, else b."""
+        if not isinstance(condition, Value):
+            raise TypeError(
+                "the condition is no value: == and != compare objects of Python; .equals and .differs, values"
+            )
         a, b = a.paired(b)
         lanes = max(condition.lanes, a.lanes, b.lanes)
         a, b = self.splat(a, lanes), self.splat(b, lanes)

@@ -90,7 +90,7 @@ def emitted(source: KernelSource, target: Target) -> Emitted:
     try:
         kernel: object = source.emit(target.of_level())
     except Exception as error:  # whatever code of users raises
-        raise CodegenError(f"{_described(source)}: emit failed: {_told(error)}") from error
+        raise CodegenError(f"{_described(source)}: emit failed: {told(error)}") from error
     if origin_of(source) is None:
         return kernel  # type: ignore[return-value]  # it has what the protocol asks for
     symbol, declared = getattr(kernel, "symbol", None), getattr(source, "words", None)
@@ -116,7 +116,7 @@ def portable(source: KernelSource, target: Target) -> KernelSource:
     try:
         text = kernel.module()
     except Exception as error:
-        raise CodegenError(f"{place_of(source)}: {_told(error)}") from error
+        raise CodegenError(f"{place_of(source)}: {told(error)}") from error
     return EmittedKernel(source.symbol, kernel.target, text, place_of(source), not origin.untold)
 
 
@@ -135,7 +135,7 @@ def _described(source: KernelSource | Emitted) -> str:
     return f"kernel {source.symbol if text.startswith('<') else text}"
 
 
-def _told(error: BaseException) -> str:
+def told(error: BaseException) -> str:
     """Return an error's text with the file and line of the code outside the package that raised it, if there is any,
     else of its own."""
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,0 +1,1 @@
+"""Functions on arrays that are made of users' kernels."""

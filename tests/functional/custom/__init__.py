@@ -1,0 +1,1 @@
+"""Tests of functions on arrays that are made of kernels of users."""
