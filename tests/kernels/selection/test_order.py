@@ -61,3 +61,16 @@ def test_any_length(length: int) -> None:
     values, places = run_lowering(op, lowering, (x,), TARGETS[0])
     assert np.array_equal(places, np.argsort(x, -1, kind="stable"))
     assert np.array_equal(values, np.sort(x, -1))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int64, np.uint64])
+def test_the_ends_of_integers(dtype: type) -> None:
+    """Integers are made of their keys, also the smallest and the largest; in columns, too."""
+    ends = np.iinfo(dtype)
+    row = np.array([3, ends.max, 0, ends.min, ends.max - 1, ends.min + 1] * 20, dtype)
+    for axis, op in ((-1, Ordered(-1, False)), (-1, Ordered(-1, True)), (0, Ordered(0, True, 50))):
+        x = np.stack([row, row[::-1]], axis=0 if axis else 1)
+        for target in TARGETS:
+            (lowering,) = lowerings_of(op, (x,), target, True)
+            found = run_lowering(op, lowering, (x,), target)
+            assert all(same_bits(y, want) for y, want in zip(found, op.reference(x), strict=True)), op

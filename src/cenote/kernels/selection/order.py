@@ -11,8 +11,9 @@ A record is a key in which unsigned order is the order wanted, and the place alo
 of at most 32 bits, else two words of 64. Few records are sorted by counting for each how many come before it (they all
 differ), many by radix: a pass per byte of the key, from the last; bytes in which all keys agree are left out. With
 AVX-512 many records of one word, of keys of 32 bits, are partitioned (quicksort.py), those of 64 bits by the leading 32
-bits in which they differ, and put right where these are equal. All keep the order of equal keys, and the buffer is
-larger than k, so that sorting it costs little per element of random data.
+bits in which they differ, and put right where these are equal and not all. Integers are stored as their keys say, not
+read again from places all over the row: a million int64 take 12.2 ms with their places, 18.7 so (Zen 4). All keep the
+order of equal keys, and the buffer is larger than k, so that sorting it costs little per element of random data.
 
 NaN is greater than any number; -0 and +0 are equal.
 """
@@ -114,7 +115,9 @@ class OrderSpec(KernelSpec):
             for number in k.range(0, k.number("count")):
                 place = buffer.place(number)
                 at = start + number * columns
-                k.pointer("y").store(x.load(place), at)
+                # A float is read again: its key has no bits of a NaN, nor the sign of a zero.
+                is_float = Scalar.of(self.dtype).is_float
+                k.pointer("y").store(x.load(place) if is_float else self._element(buffer.key(number)), at)
                 k.pointer("places").store(place, at)
         return k
 
@@ -150,6 +153,11 @@ class OrderSpec(KernelSpec):
 
     def _key(self, k: Kernel, x: Pointer, place: Value, lanes: int = 1) -> Value:
         return key_of(k, x.load(place, lanes), Scalar.of(self.dtype), self.descending)
+
+    def _element(self, key: Value) -> Value:
+        """Return the bits of the integer that has this key."""
+        sign = 1 << (key.type.bits - 1) if Scalar.of(self.dtype).kind == "int" else 0
+        return (~key if self.descending else key) ^ sign
 
     def _take(self, k: Kernel, x: Pointer, place: Value, mask: Value, buffer: RecordBuffer) -> None:
         """Append the elements of a vector whose bits are set."""
@@ -203,11 +211,14 @@ class RecordBuffer:
             return self.records.at.load(number * 2 + 1).bits(I64)
         return (self.records.at.load(number) & 0xFFFFFFFF).bits(I64)
 
+    def key(self, number: Value) -> Value:
+        """Key of a record's element."""
+        word = self.records.at.load(number * self.spec.record)
+        return (word >> 32 if self.spec.record == 1 else word).to(bits_of(self.spec.dtype))
+
     def worst(self) -> Value:
         """Key of the k-th best, once there are k in order."""
-        last = (self.k.number("count") - 1) * self.spec.record
-        word = self.records.at.load(last)
-        return (word >> 32 if self.spec.record == 1 else word).to(bits_of(self.spec.dtype))
+        return self.key(self.k.number("count") - 1)
 
     def cut(self) -> None:
         """Keep the k best."""
@@ -247,7 +258,13 @@ class RecordBuffer:
 
         room = records + (k.number("capacity") + FEW)
         Quicksort(k, records, room, give_up, self.spec.levels).sort(count)
-        with k.when(failed.value.equals(0)):
+        is_whole = shift.equals(0)  # the leading bits are all in which keys differ
+        with k.when(failed.value.equals(0) & is_whole):
+            for number in k.range(0, count):
+                record = records.load(number)
+                pairs.store((record >> 32) + low, number * 2)
+                pairs.store(record & 0xFFFFFFFF, number * 2 + 1)
+        with k.when(failed.value.equals(0) & ~is_whole):
             for number in k.range(0, count):
                 place = (records.load(number) & 0xFFFFFFFF).bits(I64)
                 pairs.store(self.keys(place).bits(U64), number * 2)
