@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cenote import functional
 from cenote.core.target import Target
 from cenote.kernels.product import calls
 from cenote.ops.linear.matmul import MatMul
@@ -27,3 +28,21 @@ def test_matrices_of_any_size(target: Target, monkeypatch: pytest.MonkeyPatch) -
             found += run_lowering(MatMul(), lowering, given, target, chunk=1, junk=0x5A)
             assert np.abs(found[-1] - wanted).max() <= 1e-5 * depth**0.5 * max(1, np.abs(wanted).max())
         assert same_bits(*found)
+
+
+@pytest.mark.parametrize("columns", [5, 16, 64, 4096])
+def test_matrices_that_begin_anywhere(columns: int) -> None:
+    """Where a matrix lies changes no bit, and an infinity stays in its sums."""
+    rng, depth = np.random.default_rng(1), 20
+    a, b = rng.random((1, depth), np.float32), rng.random((depth, columns), np.float32)
+    for first in (0.5, np.inf):
+        a[0, 0] = first
+        found = []
+        for begin in range(0, 68, 4):
+            memory = np.full(4 * b.size + 256, 0xFF, np.uint8)  # NaNs
+            start = -memory.ctypes.data % 64 + begin
+            place = memory[start : start + 4 * b.size].view(np.float32).reshape(b.shape)
+            place[...] = b
+            found.append(functional.matmul(a, place, threads=1))
+            assert same_bits(found[-1], found[0])
+        np.testing.assert_allclose(found[0], a.astype(np.float64) @ b, rtol=1e-5)

@@ -250,7 +250,7 @@ class Product:
             ),
         }
         items = position_count(self.axes) * -(-self.n // run)
-        scratch = 4 * COLUMNS * self.blocks.slots(self.k)
+        scratch = 4 * (COLUMNS * self.blocks.slots(self.k) + target.lanes())
         moved = maximum(1, minimum(run, self.n) * self.k * 4)
         return Call.named(spec, words, items, maximum(1, (256 << 10) // moved), scratch)
 
