@@ -61,7 +61,7 @@ compares algorithms by operations and bytes; its constants are fitted for each k
 networks that have several algorithms, drawn evenly over their kinds. Each candidate is timed alone, on one thread, in
 the state of the caches that it finds in its model: its input is fresh, and as many bytes as the model's plan has of
 other weights were read since its last run. With warm weights Winograd's larger tiles seem faster than they are in a
-network: where F(4x4) was faster so, pins to it made one network take 5 % longer. Loss is the first choice's time over
+network: where F(4x4) was faster so, naming it made one network take 5 % longer. Loss is the first choice's time over
 that of the fastest, less one; "not seen" judges each half of the layers by constants fitted to the other half.
 `tune="full"` measures instead: [using models](using_models.md).
 """

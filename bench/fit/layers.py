@@ -8,13 +8,13 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.compiler.schedule import PricedLowering, schedule
+from cenote.compiler.decide import Decide, PricedLowering
+from cenote.compiler.schedule import schedule
 from cenote.compiler.tune import label
 from cenote.core.errors import CenoteError
 from cenote.core.load_options import LoadOptions
@@ -119,10 +119,8 @@ def kind_of(op: Op, types: Sequence[TensorType | None]) -> str:
     return "pool" if "pool" in name else ""
 
 
-class Recorder:
+class Recorder(Decide):
     """A decision that leaves everything to the cost model and notes the layers."""
-
-    pins: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, model: str) -> None:
         self.model, self.layers, self.alone = model, list[Layer](), set[str]()

@@ -36,6 +36,7 @@ GIVEN = (
         "flush",
     ),
     *("--bounds", "x=1,3,4,w<=6", "--format", "onnx", "--feed", "x", "--fetch", "y"),
+    *("--algorithms", "y=reference", "--algorithms", "add=reference"),
 )
 LOADED = cenote.LoadOptions(
     threads=1,
@@ -47,6 +48,7 @@ LOADED = cenote.LoadOptions(
     format="onnx",
     inputs=("x",),
     outputs=("y",),
+    algorithms={"y": "reference", "add": "reference"},
 )
 
 
@@ -95,3 +97,16 @@ def test_bounds_are_read_as_load_takes_them(cenote_command: Command, identity: P
 
 def test_help_groups_them(cenote_command: Command) -> None:
     assert "Loading" in cenote_command("bench", "--help").out
+
+
+@pytest.mark.parametrize("given", ["conv1", "=direct", "conv1="])
+def test_an_algorithm_without_a_name_is_refused(given: str, identity: Path, cenote_command: Command) -> None:
+    ended = cenote_command("inspect", identity, "--algorithms", given)
+    assert ended.code != 0
+    assert "takes NAME=ALGORITHM (conv1=direct)" in ended.err
+
+
+def test_an_algorithm_is_named_behind_the_last_sign(identity: Path, cenote_command: Command) -> None:
+    ended = cenote_command("inspect", identity, "--algorithms", "a=b=generic")
+    assert ended.code != 0
+    assert "no node and no operator 'a=b'" in " ".join(ended.err.split())

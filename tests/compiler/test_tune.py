@@ -229,38 +229,3 @@ def test_figures_of_another_processor_do_not_count(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(tune, "processor", lambda: "another")
     load(clock, "full", monkeypatch)
     assert len(clock.asked) == 2 * asked > 0
-
-
-ONE_WAY = parsed("g (float[1,32,40] x) => (float[1,32,40] y) { y = Softmax<axis=2>(x) }")
-
-
-def pinned(model: onnx.ModelProto, pins: dict[str, str]) -> list[tuple[str, str, str]]:
-    steps = cenote.load_with(model, cenote.LoadOptions(tune="off", pins=pins)).plan.describe().steps
-    return [(step.node, step.algorithm, step.reason) for step in steps if step.kind == "kernel"]
-
-
-def test_a_pin_to_the_only_algorithm_is_honoured_and_to_another_one_an_error() -> None:
-    ((node, only, _),) = pinned(ONE_WAY, {})
-    assert pinned(ONE_WAY, {node: only}) == [(node, only, "pinned")]
-    with pytest.raises(ArgumentError, match=f"{node}: no algorithm 'nonsense' to pin it to; it has {only}"):
-        pinned(ONE_WAY, {node: "nonsense"})
-
-
-def test_a_pin_of_what_has_no_algorithm_is_an_error() -> None:
-    model = parsed(
-        "g (float[4,8] x) => (float[8,4] y) { f = Reshape(x, s) y = Identity(f) }", s=np.array([8, 4])
-    )
-    with pytest.raises(ArgumentError, match=r"pins: .*(no algorithm 'direct'.* costs nothing|no step)"):
-        pinned(model, {"y": "direct"})
-
-
-def test_of_nodes_of_one_name_those_are_pinned_that_have_the_algorithm() -> None:
-    model = model_of()
-    model.graph.node[0].name = "both"
-    model.graph.node[0].output[0] = "c"
-    model.graph.node.append(onnx.helper.make_node("Softmax", ["c"], ["y"], axis=3, name="both"))
-    found = {
-        (name, reason) for node, name, reason in pinned(model, {"both": "winograd_f2"}) if node == "both"
-    }
-    assert ("winograd_f2", "pinned") in found
-    assert all(name == "winograd_f2" or reason != "pinned" for name, reason in found)

@@ -25,7 +25,7 @@ OTHERS: dict[str, Any] = {
     "signature": "serving_default",
     "inputs": ["x"],
     "outputs": ["y"],
-    "pins": {"stem": "direct"},
+    "algorithms": {"stem": "direct"},
     "rewrites": ["float32"],
 }
 

@@ -47,7 +47,8 @@ def profile(*steps: StepStats, **others: Any) -> Profile:
 
 
 class Known(Context):
-    """A context whose experiments have known results: by option ("threads", "pins", …), "hot", "inputs" and "kept"."""
+    """A context whose experiments have known results: by option ("threads", "algorithms", …), "hot", "inputs" and
+    "kept"."""
 
     def __init__(
         self, found: Profile, results: Mapping[str, Difference] | None = None, **others: Any
@@ -108,10 +109,10 @@ class FakeModel:
         raise AssertionError("it has no stages")
 
     def changed(self, **options: Any) -> Any:
-        """What `make` gives for the options that it has and these; pins are added."""
+        """What `make` gives for the options that it has and these; algorithms are added."""
         assert self.make is not None, "not even tried"
-        pins = {**self.kept.get("pins", {}), **options.get("pins", {})}
-        kept = {**self.kept, **options, **({"pins": pins} if pins else {})}
+        named = {**self.kept.get("algorithms", {}), **options.get("algorithms", {})}
+        kept = {**self.kept, **options, **({"algorithms": named} if named else {})}
         other = self.make(**kept)
         other.kept, other.make = kept, self.make
         return other

@@ -45,8 +45,8 @@ def faults(count: int) -> dict[str, Any]:
 
 PLANTED = {
     "fma": Known(profile(CONV, precision="exact"), {"precision": GAIN}),
-    "algorithm": Known(profile(SLOWER), {"pins": GAIN}),
-    "mischoice": Known(profile(CHOSEN), {"pins": GAIN}),
+    "algorithm": Known(profile(SLOWER), {"algorithms": GAIN}),
+    "mischoice": Known(profile(CHOSEN), {"algorithms": GAIN}),
     "dilation": Known(profile(step(op="conv(pads=((2,2),(2,2)), dilations=(2,2))"))),
     "DRAM weights": Known(profile(step(**READS, read_bytes=4000, written_bytes=10))),
     "DRAM maps": Known(profile(step(**MOVES, bytes=3000))),
@@ -76,9 +76,9 @@ PLANTED["contention"].taken = 0.9
 HEALTHY: dict[str, list[Known]] = {
     "fma": [Known(profile(CONV), {"precision": GAIN}), Known(profile(CONV, precision="exact"), {"precision": NO_GAIN}),
             Known(profile(step(**{**AT_FMA, "roof_share": 0.3}), precision="exact"), {"precision": GAIN})],
-    "algorithm": [Known(profile(CHOSEN), {"pins": GAIN}), Known(profile(SLOWER), {"pins": NO_GAIN})],
-    "mischoice": [Known(profile(CHOSEN), {"pins": NO_GAIN}), Known(profile(SLOWER), {"pins": GAIN}),
-                  Known(profile(step(estimate_ms=1.0, rivals=(Rival("direct", 3.0),))), {"pins": GAIN})],
+    "algorithm": [Known(profile(CHOSEN), {"algorithms": GAIN}), Known(profile(SLOWER), {"algorithms": NO_GAIN})],
+    "mischoice": [Known(profile(CHOSEN), {"algorithms": NO_GAIN}), Known(profile(SLOWER), {"algorithms": GAIN}),
+                  Known(profile(step(estimate_ms=1.0, rivals=(Rival("direct", 3.0),))), {"algorithms": GAIN})],
     "dilation": [Known(profile(CONV)), Known(profile(step(op="conv(dilations=(1,1))"))),
                  Known(profile(step(op="conv(dilations=(1,16))")), {"rewrites": NO_GAIN})],
     "DRAM weights": [Known(profile(step(**{**READS, "bound": "fma"}, read_bytes=4000, written_bytes=10)))],

@@ -1,4 +1,4 @@
-"""Diagnoses and treatments of real models, pins among them. Nothing is timed."""
+"""Diagnoses and treatments of real models, named algorithms among them. Nothing is timed."""
 
 from __future__ import annotations
 
@@ -53,49 +53,49 @@ def test_a_model_is_diagnosed(layer: tuple[Path, dict[str, Any]]) -> None:
     assert {each.kept for each in treated.treatments} <= {True, False}
 
 
-def test_an_algorithm_can_be_pinned(layer: tuple[Path, dict[str, Any]]) -> None:
+def test_an_algorithm_can_be_named(layer: tuple[Path, dict[str, Any]]) -> None:
     path, inputs = layer
-    plain, pinned = (
+    plain, named = (
         cenote.load(path, threads=1),
-        load_with(path, LoadOptions(pins={"y0": "direct"}, threads=1)),
+        load_with(path, LoadOptions(algorithms={"y0": "direct"}, threads=1)),
     )
     algorithms = [
         {step.node: step.algorithm for step in model.plan.describe().steps if step.operations}
-        for model in (plain, pinned)
+        for model in (plain, named)
     ]
     assert algorithms[0]["y0"].startswith("winograd")
     assert algorithms[1]["y0"] == "direct"
-    np.testing.assert_allclose(pinned.run(inputs)["y0"], plain.run(inputs)["y0"], atol=1e-4)
+    np.testing.assert_allclose(named.run(inputs)["y0"], plain.run(inputs)["y0"], atol=1e-4)
     # Out of the cache, of which each choice has a part.
-    again = load_with(path, LoadOptions(pins={"y0": "direct"}, threads=1))
-    assert np.array_equal(again.run(inputs)["y0"], pinned.run(inputs)["y0"])
+    again = load_with(path, LoadOptions(algorithms={"y0": "direct"}, threads=1))
+    assert np.array_equal(again.run(inputs)["y0"], named.run(inputs)["y0"])
     assert np.array_equal(cenote.load(path, threads=1).run(inputs)["y0"], plain.run(inputs)["y0"])
 
 
 @pytest.mark.parametrize(
-    ("pins", "said"), [({"y0": "magic"}, "magic.*direct"), ({"nowhere": "direct"}, "nowhere")]
+    ("algorithms", "said"), [({"y0": "magic"}, "magic.*direct"), ({"nowhere": "direct"}, "nowhere")]
 )
-def test_pins_that_do_not_fit_are_refused(
-    layer: tuple[Path, dict[str, Any]], pins: dict[str, str], said: str
+def test_algorithms_that_do_not_fit_are_refused(
+    layer: tuple[Path, dict[str, Any]], algorithms: dict[str, str], said: str
 ) -> None:
     with pytest.raises(ArgumentError, match=said):
-        load_with(layer[0], LoadOptions(pins=pins, threads=1))
+        load_with(layer[0], LoadOptions(algorithms=algorithms, threads=1))
 
 
 def test_a_model_can_be_had_under_other_options(layer: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     path, inputs = layer
-    pinned = cenote.load(path, threads=2, precision="exact").changed(pins={"y0": "direct"}, threads=1)
-    assert (pinned.threads, pinned.precision) == (1, "exact")
-    more = pinned.changed(denormals="flush")
-    assert more.plan.describe().steps == pinned.plan.describe().steps, "the pins stay"
+    named = cenote.load(path, threads=2, precision="exact").changed(algorithms={"y0": "direct"}, threads=1)
+    assert (named.threads, named.precision) == (1, "exact")
+    more = named.changed(denormals="flush")
+    assert more.plan.describe().steps == named.plan.describe().steps, "the algorithms stay"
     assert more.denormals == "flush"
     plan = tmp_path / "layer.cenote"
-    pinned.save(plan, path)
+    named.save(plan, path)
     read = cenote.load(plan, threads=2)
-    assert np.array_equal(read.run(inputs)["y0"], pinned.run(inputs)["y0"])
+    assert np.array_equal(read.run(inputs)["y0"], named.run(inputs)["y0"])
     assert read.changed(threads=1).threads == 1
     with pytest.raises(UnsupportedError, match="plan file"):
-        read.changed(pins={"y0": "direct"})
+        read.changed(algorithms={"y0": "direct"})
     with open(path, "rb") as file:
         opened = cenote.load(file)
     with pytest.raises(UnsupportedError, match="open file"):

@@ -28,8 +28,8 @@ def advised(cause: str, evidence: str, *treatments: Treatment) -> Finding:
 
 
 THREADS = advised("barrier", "many meetings", Treatment(threads=1))
-PIN = advised("algorithm", "a rival <is> faster", Treatment(pins={"y0": "direct"}))
-OTHER_PIN = advised("mischoice", "a rival", Treatment(pins={"y1": "winograd_f4"}))
+NAMED = advised("algorithm", "a rival <is> faster", Treatment(algorithms={"y0": "direct"}))
+OTHER_NAMED = advised("mischoice", "a rival", Treatment(algorithms={"y1": "winograd_f4"}))
 HALF = advised("DRAM weights", "bytes", Treatment(weights="bfloat16"), Treatment(weights="float16"))
 
 
@@ -58,8 +58,8 @@ def test_what_helps_is_kept_and_goes_on_with_the_next(gains: list[Difference]) -
         return FakeModel()
 
     model = FakeModel(make=changed)
-    treated, best = treat(found(THREADS, PIN), model, INPUTS)
-    both = {"threads": 1, "pins": {"y0": "direct"}}
+    treated, best = treat(found(THREADS, NAMED), model, INPUTS)
+    both = {"threads": 1, "algorithms": {"y0": "direct"}}
     assert asked == [{"threads": 1}, both, {}, both], "at the end both are loaded anew"
     assert best is not model
     assert [each.kept for each in treated.treatments] == [True, True]
@@ -107,7 +107,7 @@ def test_the_first_treatment_that_helps_within_the_tolerance_stays(gains: list[D
 
 def test_results_that_move_without_a_tolerance_are_not_kept(gains: list[Difference]) -> None:
     model = FakeModel(make=lambda **options: FakeModel(1.01))
-    treated, best = treat(found(PIN), model, INPUTS)
+    treated, best = treat(found(NAMED), model, INPUTS)
     assert best is model
     assert "differs" in treated.treatments[0].why
 
@@ -120,8 +120,11 @@ def test_pins_are_kept_together_and_the_same_advice_is_tried_once(gains: list[Di
         asked.append(options)
         return FakeModel()
 
-    treat(found(PIN, OTHER_PIN, PIN), FakeModel(make=changed), INPUTS)
-    assert asked[:2] == [{"pins": {"y0": "direct"}}, {"pins": {"y0": "direct", "y1": "winograd_f4"}}]
+    treat(found(NAMED, OTHER_NAMED, NAMED), FakeModel(make=changed), INPUTS)
+    assert asked[:2] == [
+        {"algorithms": {"y0": "direct"}},
+        {"algorithms": {"y0": "direct", "y1": "winograd_f4"}},
+    ]
     assert len(asked) == 4
 
 
@@ -129,7 +132,7 @@ def test_what_cannot_be_had_is_said(gains: list[Difference]) -> None:
     def changed(**options: Any) -> Any:
         raise UnsupportedError("a plan file")
 
-    treated, _ = treat(found(PIN), FakeModel(make=changed), INPUTS)
+    treated, _ = treat(found(NAMED), FakeModel(make=changed), INPUTS)
     assert treated.treatments[0].why == "a plan file"
 
 
@@ -162,8 +165,8 @@ def test_sequences_and_shapes_are_compared_too() -> None:
         (Treatment(threads=1), {"threads": 1}, "load with `threads=1`", False),
         (Treatment(weights="bfloat16"), {"weights": "bfloat16"}, 'load with `weights="bfloat16"`', True),
         (
-            Treatment(pins={"a/b": "direct"}),
-            {"pins": {"a/b": "direct"}},
+            Treatment(algorithms={"a/b": "direct"}),
+            {"algorithms": {"a/b": "direct"}},
             "compute a/b by direct",
             False,
         ),
@@ -185,14 +188,14 @@ def test_treatments_are_options_and_words(
 
 
 def test_many_pins_are_told_in_a_line() -> None:
-    words = str(Treatment(pins={f"y{index}": "direct" for index in range(9)}))
+    words = str(Treatment(algorithms={f"y{index}": "direct" for index in range(9)}))
     assert "y2 by direct" in words
     assert words.endswith("and 6 more layers likewise")
 
 
 def test_it_reads_well_and_survives_json(gains: list[Difference]) -> None:
     gains += [GAIN, GAIN]
-    treated, _ = treat(found(PIN), FakeModel(make=lambda **options: FakeModel()), INPUTS)
+    treated, _ = treat(found(NAMED), FakeModel(make=lambda **options: FakeModel()), INPUTS)
     text = str(treated)
     for words in (
         "1. algorithm: 40%",
@@ -205,7 +208,7 @@ def test_it_reads_well_and_survives_json(gains: list[Difference]) -> None:
     assert "a rival &lt;is&gt; faster" in treated._repr_html_()
     data = json.loads(json.dumps(treated.to_dict(), allow_nan=False))
     assert Profile.from_dict(data) == treated.profile
-    assert data["treatments"][0]["options"] == {"pins": {"y0": "direct"}}
+    assert data["treatments"][0]["options"] == {"algorithms": {"y0": "direct"}}
     assert "nothing found" in str(Diagnosis(replace(treated.profile, findings=())))
 
 

@@ -112,7 +112,7 @@ CHANGES: list[Callable[[Any], Any]] = [
     lambda h: h["options"].update(precision="loose"),
     lambda h: h["options"].update(weights=None),
     lambda h: h["options"].pop("rewrites"),
-    lambda h: h["options"].update(pins=[]),
+    lambda h: h["options"].update(algorithms=[]),
     lambda h: h["options"].update(rewrites="float32"),
     lambda h: h.update(options=[]),
     lambda h: h.update(external={"w.bin": 3}),

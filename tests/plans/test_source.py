@@ -133,7 +133,9 @@ def treated(tmp_path: Path) -> tuple[Path, Path, cenote.Model]:
     made, _ = convolution(16, 16, 28)
     source = tmp_path / "m.onnx"
     onnx.save(made, source)
-    model = load_with(source, LoadOptions(pins={"y0": "direct"}, rewrites=("space_to_batch",), threads=1))
+    model = load_with(
+        source, LoadOptions(algorithms={"y0": "direct"}, rewrites=("space_to_batch",), threads=1)
+    )
     assert algorithms(model) == {"direct"}
     assert algorithms(cenote.load(source, threads=1)) != {"direct"}
     return source, tmp_path / "m.cenote", model
@@ -148,24 +150,29 @@ def test_what_diagnose_chose_is_kept_and_told(
 ) -> None:
     source, plan, model = treated
     save_stale(model, plan, source)
-    with pytest.warns(RuntimeWarning, match=r"another version.*1 node\(s\) there are kept.*diagnose --apply"):
+    with pytest.warns(
+        RuntimeWarning,
+        match=r"another version.*1 node\(s\) or operator\(s\) there are kept.*diagnose --apply",
+    ):
         again = cenote.load(plan, threads=1)
     assert algorithms(again) == {"direct"}
     written = stored_at(plan)
-    assert (written.options.pins, written.options.rewrites) == ({"y0": "direct"}, ("space_to_batch",))
+    assert (written.options.algorithms, written.options.rewrites) == ({"y0": "direct"}, ("space_to_batch",))
     copy = plan.with_name("copy.cenote")
     cenote.load(plan, threads=1).save(copy, source)
-    assert stored_at(copy).options.pins == {"y0": "direct"}, "a plan of a plan has them too"
+    assert stored_at(copy).options.algorithms == {"y0": "direct"}, "a plan of a plan has them too"
 
 
 def test_what_is_not_to_be_had_here_is_told_and_left_out(
     treated: tuple[Path, Path, cenote.Model], save_stale: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, plan, model = treated
-    pinned = model._shared.options.changed(pins={"y0": "of another CPU"})
-    monkeypatch.setattr(model._shared, "options", pinned)
+    named = model._shared.options.changed(algorithms={"y0": "of another CPU"})
+    monkeypatch.setattr(model._shared, "options", named)
     save_stale(model, plan, source)
-    with pytest.warns(RuntimeWarning, match=r"1 node\(s\) are not kept.*of another CPU.*diagnose --apply"):
+    with pytest.warns(
+        RuntimeWarning, match=r"1 node\(s\) or operator\(s\) are not kept.*of another CPU.*diagnose --apply"
+    ):
         again = cenote.load(plan, threads=1)
     assert algorithms(again) == algorithms(cenote.load(source, threads=1))
     assert stored_at(plan).options.rewrites == ("space_to_batch",)

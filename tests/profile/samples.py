@@ -24,7 +24,7 @@ LOSSY = Treatment(
     weights="float16",
     denormals="flush",
     rewrites=("float32",),
-    pins={"a": "direct"},
+    algorithms={"a": "direct"},
 )
 PROFILE = Profile(
     "net", ("x: float32[1, 8]",), 2, "fast", "0.1.0", "a processor", "avx2", 10, 2.0, 2.01, 0.01,

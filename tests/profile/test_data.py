@@ -67,7 +67,7 @@ def changed(path: str, value: Any) -> Any:
         ("environment/clock_ghz", [1.0], "clock_ghz"),
         ("findings/0/gain_ms", [1.0, 2.0], "gain_ms"),
         ("findings/0/treatments/0/weights", "int8", "weights"),
-        ("findings/0/treatments/0/pins/a", 1, "pins"),
+        ("findings/0/treatments/0/algorithms/a", 1, "algorithms"),
     ],
 )
 def test_what_is_no_profile_is_refused(path: str, value: Any, said: str) -> None:

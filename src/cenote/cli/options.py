@@ -22,6 +22,7 @@ from cenote.cli.extensions import OPERATORS, import_operators
 from cenote.cli.shapes import parse_bounds
 
 _PANEL = "Loading"
+_ALGORITHMS = "--algorithms"
 _LOAD = "load_"  # prefix of parameters, since commands have `inputs` of their own
 
 Model = Annotated[Path, typer.Argument(help="A model or a plan file.", metavar="MODEL", show_default=False)]
@@ -91,6 +92,8 @@ def _load_option(hint: Any, said: Any, default: Any) -> Any:
     kind, more = _without_none(hint), dict[str, Any]()
     if said.flag == OPERATORS:
         kind, more = list[str], {"metavar": "MODULE"}
+    elif said.flag == _ALGORITHMS:
+        kind, more = list[str], {"metavar": "NAME=ALGORITHM"}
     elif get_origin(kind) is Mapping:
         kind, more = list[str], {"metavar": "NAME=n<=8,3,h<=640"}
     elif get_origin(kind) is Sequence:
@@ -114,4 +117,13 @@ def _without_none(hint: Any) -> Any:
 def _load_options(given: Mapping[str, Any]) -> cenote.LoadOptions:
     values = {name.removeprefix(_LOAD): value for name, value in given.items()}
     import_operators(values.pop("operators") or ())
+    values["algorithms"] = dict(map(_named_algorithm, values["algorithms"] or ()))
     return cenote.LoadOptions(**{**values, "shapes": parse_bounds(values["shapes"] or ())})
+
+
+def _named_algorithm(given: str) -> tuple[str, str]:
+    """The name of a node or an operator, and the algorithm for it. Raises ArgumentError."""
+    name, sign, algorithm = given.rpartition("=")
+    if not (name and sign and algorithm):
+        raise cenote.ArgumentError(f"{_ALGORITHMS}: takes NAME=ALGORITHM (conv1=direct), not {given!r}")
+    return name, algorithm

@@ -11,10 +11,11 @@ from cenote.codegen import jit
 from cenote.compiler.assembler import Assembler
 from cenote.compiler.barriers import StepOrigin
 from cenote.compiler.constants import ConstantPool
+from cenote.compiler.decide import Decide
 from cenote.compiler.levels import in_ranks
 from cenote.compiler.memory import Placement, place_values
 from cenote.compiler.report import PlanDescription, describe_plan
-from cenote.compiler.schedule import Decide, Schedule, schedule
+from cenote.compiler.schedule import Schedule, schedule
 from cenote.compiler.templates import with_positions
 from cenote.core.load_options import LoadOptions
 from cenote.core.trace import Trace

@@ -242,15 +242,15 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[StepOrigin]) 
         if id(node.op) not in operators:
             operators[id(node.op)] = str(node.op)
         title, shown, algorithm = node.title, operators[id(node.op)], origin.algorithm
-        said: dict[str, Any] = {}
+        reason, said = schedule.reasons[origin.node] if schedule.reasons else "", dict[str, Any]()
         if origin.kind is StepKind.HALO:
             title, shown, algorithm, output = "", "", step.label, ""
         elif origin.kind is StepKind.CHECK:
             said["reason"] = "of what the kernel noted in its input"
         elif origin.kind is StepKind.HOST:
-            said["reason"] = _why_host(schedule.graph, node)
+            said["reason"] = reason or _why_host(schedule.graph, node)
         elif schedule.reasons:
-            said |= {"reason": schedule.reasons[origin.node], "rivals": schedule.rivals[origin.node]}
+            said |= {"reason": reason, "rivals": schedule.rivals[origin.node]}
         if origin.kind in (StepKind.KERNEL, StepKind.HOST):
             said["not_narrower"] = schedule.graph.reasons.get(node.outputs[0], "")
         if isinstance(step, KernelStep):

@@ -11,9 +11,8 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from cenote.compiler.pins import check_pins
+from cenote.compiler.decide import NAMED, REFERENCE, Decide, PricedLowering
 from cenote.core.errors import errors_at
 from cenote.core.formulas.expressions import SizeFormula
 from cenote.core.sizes import is_size, plain
@@ -56,35 +55,6 @@ class Schedule:
     lowerings: tuple[Lowering | None, ...]
     reasons: tuple[str, ...] = ()
     rivals: tuple[Estimates, ...] = ()
-
-
-@dataclass(frozen=True)
-class PricedLowering:
-    """Lowering that may be the best for a node, the cost model's seconds in all, and those of the conversions that it
-    needs."""
-
-    option: Lowering
-    seconds: float
-    conversions: float
-
-
-class Decide(Protocol):
-    """Protocol of a function that may overrule the cost model. `pins`: algorithms that the caller has named, by the
-    title of the node; they may be chosen however expensive they are."""
-
-    @property
-    def pins(self) -> Mapping[str, str]: ...
-
-    def __call__(
-        self,
-        node: Node,
-        types: Sequence[TensorType | None],
-        rivals: Sequence[PricedLowering],
-        weights: int,
-        /,
-    ) -> tuple[int, str] | None:
-        """Return one of the rivals, which come with the cost model's choice first and the others by its order, and the
-        reason; None: the cost model decides. `weights`: bytes of all constants of the graph."""
 
 
 def _others(best: Lowering, ranked: Sequence[Lowering]) -> Estimates:
@@ -140,7 +110,7 @@ class _Scheduler:
 
     def run(self) -> Schedule:
         if self.decide is not None:
-            check_pins(self.decide.pins, self.graph.nodes, self.candidates)
+            self.decide.check(self.graph, self.candidates)
         for index, node in enumerate(self.graph.nodes):
             best, reason, rivals = self._choose(node, self.candidates[index])
             if self.trace is not None and best is not None:
@@ -203,19 +173,22 @@ class _Scheduler:
         yield from kept
 
     def _choose(self, node: Node, options: Sequence[Lowering]) -> tuple[Lowering | None, str, Estimates]:
-        """Return the cheapest option, or the one that `decide` picks; the reason, and rivals."""
+        """Return the cheapest option, or the one that `decide` picks (None: the reference); the reason, and rivals."""
+        decide = self.decide
+        if decide is not None and decide.named(node, (REFERENCE,)):
+            return None, NAMED, ()
         if not options:
             return None, "", ()
         ranked = sorted(((self._total(node, option), index) for index, option in enumerate(options)))
         by_cost = [options[index] for _, index in ranked]
-        best, decided, decide = by_cost[0], None, self.decide
+        best, decided = by_cost[0], None
         rivals = [
             PricedLowering(options[index], total, total - plain(options[index].seconds))
             for total, index in ranked
             if options[index].alias is None
         ]
         names = [rival.option.name for rival in rivals]
-        if decide is not None and (best.alias is None or decide.pins.get(node.title) in names):
+        if decide is not None and (best.alias is None or decide.named(node, names)):
             decided = decide(node, self.graph.input_types(node), rivals, self.weights)
         if decided is None:
             if best.alias is not None:

@@ -15,15 +15,15 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 
 from cenote.codegen import cache, jit
 from cenote.compiler.compile import Plan, assemble
-from cenote.compiler.schedule import Decide, PricedLowering, Schedule
+from cenote.compiler.decide import Decide, PricedLowering
+from cenote.compiler.schedule import Schedule
 from cenote.core.errors import CenoteError
 from cenote.core.options import TUNINGS
 from cenote.core.sizes import is_size, plain
@@ -122,34 +122,11 @@ def _content(plan: Plan, declared: Declared) -> Array:
     return block
 
 
-class Pinned:
-    """Decision for nodes with a named algorithm (`pins`: its name by the node's); `otherwise` for the others."""
-
-    def __init__(self, pins: Mapping[str, str], otherwise: Decide) -> None:
-        self.pins, self.otherwise = pins, otherwise
-
-    def __call__(
-        self, node: Node, types: Types, rivals: Sequence[PricedLowering], weights: int
-    ) -> tuple[int, str] | None:
-        wanted = self.pins.get(node.title)
-        if wanted is None:
-            return self.otherwise(node, types, rivals, weights)
-        names = [rival.option.name for rival in rivals]
-        # Of several nodes with one name, those that do not have it are left out: `schedule` checks that one does.
-        return (
-            (names.index(wanted), "pinned")
-            if wanted in names
-            else self.otherwise(node, types, rivals, weights)
-        )
-
-
-class Tuner:
+class Tuner(Decide):
     """Decision by measured seconds; pass it to `schedule` as `decide`.
 
     "cached" uses the measurements in the cache; "full" adds missing ones. Without any, the cost model decides.
     """
-
-    pins: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, mode: str, measure: Measure = measure) -> None:
         self.mode, self.measure = mode, measure

@@ -105,9 +105,8 @@ def without_bounds(shapes: Mapping[str, Any]) -> object:
 class LoadOptions:
     """The options of `cenote.load` as one value, checked: for `cenote.load_with`, and to load several models alike.
 
-    The fields are the keywords of `cenote.load`. `pins` and `rewrites` are what `Model.treat` tries besides: algorithms
-    by the names of nodes, as `cenote inspect` shows both, and rewrites of the graph. Raises ArgumentError for a value
-    that an option does not take.
+    The fields are the keywords of `cenote.load`. `rewrites` are what `Model.treat` tries besides: rewrites of the
+    graph. Raises ArgumentError for a value that an option does not take.
     """
 
     threads: int | None = option(
@@ -213,8 +212,14 @@ class LoadOptions:
         keyed=lambda given: [(name, each.digest) for name, each in sorted(with_registered(given).items())],
         alters=always,
     )
-    pins: Mapping[str, str] = option(
-        dict, "Algorithms of nodes, by name.", words_by_name, keyed=True, stored=True
+    algorithms: Mapping[str, str] = option(
+        dict,
+        "Algorithms by the names of nodes, or of operators, as inspect shows both. A node's own entry wins.",
+        words_by_name,
+        flag="--algorithms",
+        values='{"conv1": "direct", "max_pool": "generic"}',
+        keyed=True,
+        stored=True,
     )
     rewrites: Sequence[Rewrite] = option(
         (),

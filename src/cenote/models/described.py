@@ -35,7 +35,8 @@ class Described(RunnableModel):
         self.signature = Signature(inputs, bounds)
         self._shared, self._origin = shared, origin
         interface = Interface(inputs, interface.outputs, self.metadata, self.about)
-        self._plans = Planned(interface, self.signature, shared, origin.entry)
+        named = shared.options.algorithms if origin.is_whole else ()
+        self._plans = Planned(interface, self.signature, shared, origin.entry, named)
         self._stages, self._classes = self._plans.by_shapes, self._plans.classes
 
     @property
@@ -58,7 +59,8 @@ class Described(RunnableModel):
         return next(reversed(self._stages.items()))
 
     def changed(self, **options: Any) -> Self:
-        """Return the model under other options of `cenote.load_with`; `pins` and `rewrites` are added to those it has.
+        """Return the model under other options of `cenote.load_with`; `algorithms` and `rewrites` are added to those
+        it has.
 
         Raises UnsupportedError where the model cannot be made anew, or not under these.
         """

@@ -49,61 +49,58 @@ def load(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     operators: Mapping[str, OperatorFunction | Callable[..., Any]] | None = None,
+    algorithms: Mapping[str, str] | None = None,
 ) -> Model:
     """Load a model and make it ready to run.
 
     source     path of a model or a plan file (`Model.save`), a model's bytes, an open binary file, or an
                `onnx.ModelProto`. Models are ONNX, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders, graphs
                beside their checkpoint (.meta), TensorFlow Lite, Keras (.keras, .h5) and folders of `cenote.extract`
-    threads    threads per inference; by default CENOTE_THREADS, or one per physical core this process may use
-    precision  "fast"; "exact": convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum,
-               products in chains of 32 terms instead of 256, and averages, sums, norms and statistics in float64;
-               "bfloat16": operands of convolutions and products, and values between convolutions, are rounded to 8 bits
-               where the CPU multiplies bfloat16 faster than float32, and weights="bfloat16" unless that says float16;
+    threads    threads per inference; by default CENOTE_THREADS, or one per physical core
+    precision  "exact": convolutions without Winograd, whose rounding error is 2 to 3 times a plain sum's, products in
+               chains of 32 terms instead of 256, and averages, sums, norms and statistics in float64; "bfloat16":
+               operands of convolutions and products, and values between convolutions, are rounded to 8 bits where the
+               CPU multiplies bfloat16 faster than float32, and weights="bfloat16" unless that says float16;
                "float16x3": convolutions and products also by three products of float16 where the CPU has tiles for them
                (AMX-FP16), as accurate as plain sums in float32 unless channels of a pixel lie 2^24 apart
-    weights    "float32"; "bfloat16" and "float16" keep weights of linear layers (Gemm, MatMul) in that type, which
-               halves their time on few rows and rounds each weight relatively by up to 2^-9 or 2^-12
-    tune       choice between algorithms that the cost model finds close: "full" measures them now, on one thread, and
-               caches the figures, "cached" uses cached figures, "off" none
-    denormals  "preserve" computes with numbers below the smallest normal one (1.2e-38 in float32) as IEEE 754 says,
-               which is slow; "flush" lets native kernels treat them as zero; by default CENOTE_DENORMALS
+    weights    "bfloat16", "float16": weights of linear layers (Gemm, MatMul) are kept in it: half their time on few
+               rows, each weight rounded relatively by up to 2^-9 or 2^-12
+    tune       among algorithms that the cost model finds close: "full" measures and caches, "cached" takes what is so
+    denormals  "flush" lets kernels treat numbers below 1.2e-38 as zero, which are slow; by default CENOTE_DENORMALS
     shapes     for each input by name an entry per axis: a size fixes a symbolic dimension, "h<=640" bounds it, "h" or
                None leaves it open. Equal names are equal sizes: shapes={"x": ("n<=8", 3, "h<=640", "w<=640")}
     format     "onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras", "layers" or "bat"; else the content's
     signature  function of a SavedModel (default "serving_default") or of a TensorFlow Lite model (its first)
-    inputs     names of values to load the part of the model behind them; by default the inputs that the outputs need.
-               TensorFlow's are "scope/node" or "scope/node:1"; a placeholder like `is_training` is one if it is named
+    inputs     names of values (TensorFlow's are "scope/node:1") to load the part of the model behind them; by default
+               the inputs that the outputs need; a placeholder like `is_training` is one if it is named
     outputs    names of values to load the part before them; by default the model's outputs
-
+    algorithms {"conv1": "direct", "max_pool": "generic"}: algorithms by the names of nodes, which win, or of operators,
+               as `cenote inspect` shows them; "reference" computes a node in NumPy
     operators  functions (or `cenote.OperatorFunction`) that compute nodes of an ONNX model, by operator: with
                {"shop.Frobnicate": f}, f gets a node's inputs as arrays, its attributes by name, and returns an array or
                a tuple of them. They win over the model's functions, Cenote's operators and those of `cenote.register`
 
-    With bounds for all dimensions (the first axis counts as 1 without), the model is planned for the largest sizes, and
+    With bounds for all dimensions (the first axis counts as 1 without) the model is planned for the largest sizes, and
     its memory taken, at once; a run beyond a bound raises ShapeError. A plan file takes `threads`, `denormals`, bounds
-    and `operators`. Compiled models are cached, but for file objects, ModelProtos and loops: a later load of the same
-    content, in any process, compiles nothing and shares the weights (CENOTE_PLAN_CACHE limits the megabytes).
+    and `operators`. Compiled models are cached, but for files, ModelProtos and loops: a later load of the content, in
+    any process, compiles nothing and shares the weights (CENOTE_PLAN_CACHE limits the megabytes).
 
-    Raises MissingFileError for a missing file, ModelError for an invalid model, UnsupportedError for a valid model that
-    Cenote cannot run (the message names the node) and for options that differ from a plan file's, OperatorError where a
-    function of `operators` fails, ArgumentError for a bad argument, an unknown name and an input that is needed and not
-    named, CapacityError where there is not enough memory.
+    Raises MissingFileError, ModelError for an invalid model, UnsupportedError for a valid one that Cenote cannot run
+    and for options that differ from a plan file's, OperatorError where a function of `operators` fails, ArgumentError
+    for a bad argument, an unknown name, an input that is needed and not named, and (with open sizes when a run needs a
+    plan) an algorithm that a node does not have, CapacityError for lack of memory.
     """
     return load_with(source, LoadOptions(
         threads=threads, precision=precision, weights=weights, tune=tune, denormals=denormals, format=format,
         shapes={} if shapes is None else shapes, signature=signature, inputs=inputs, outputs=outputs,
-        operators={} if operators is None else operators,
+        operators={} if operators is None else operators, algorithms={} if algorithms is None else algorithms,
     ))  # fmt: skip
 
 
 def load_with(
     source: str | os.PathLike[str] | bytes | BinaryIO | ModelProto, options: LoadOptions = NO_OPTIONS
 ) -> Model:
-    """Load a model as `load`, with options as one value, which also holds algorithms of nodes (`pins`) and rewrites.
-
-    Raises ArgumentError for pins of unknown nodes or algorithms, and as `load`.
-    """
+    """Load a model as `load`, with options as one value, which also holds rewrites. Raises as `load`."""
     with refusals("loading a model"):
         source = _kept(source)
         if isinstance(source, str | os.PathLike):
@@ -113,12 +110,7 @@ def load_with(
         elif is_plan_file(_start(source)):
             raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
         made_from = StreamOrigin if hasattr(source, "read") else SourceOrigin
-        model = Model.of(made_from(source, options, load_again), shared_under(options))
-        if options.pins and (plans := model.plans):  # of symbolic sizes there are none yet
-            nodes = {step.node for plan in plans for step in plan.describe().steps}
-            if unknown := sorted(set(options.pins) - nodes):
-                raise ArgumentError(f"pins: no step is of a node {', '.join(map(repr, unknown))}")
-        return model
+        return Model.of(made_from(source, options, load_again), shared_under(options))
 
 
 def _kept(source: Any) -> Any:
@@ -202,7 +194,7 @@ def _compiled_anew(file: PlanFile, options: LoadOptions, problem: CenoteError) -
         ) from problem
     _log.info("%s; compiled anew from %s", problem, source)
     try:
-        model = _with_pins(source, options.of_plan(recipe.options, file.path), problem)
+        model = _with_algorithms(source, options.of_plan(recipe.options, file.path), problem)
     except MissingPackageError as missing:
         raise missing.located(str(problem)) from problem
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
@@ -212,22 +204,23 @@ def _compiled_anew(file: PlanFile, options: LoadOptions, problem: CenoteError) -
     return model
 
 
-def _with_pins(source: str, options: LoadOptions, problem: CenoteError) -> Model:
+def _with_algorithms(source: str, options: LoadOptions, problem: CenoteError) -> Model:
     """Return the model of a plan, compiled anew with the plan's options.
 
-    Algorithms that `cenote diagnose --apply` chose were measured where the plan was made: they are kept where they
-    exist. A RuntimeWarning says so.
+    Algorithms that the caller or `cenote diagnose --apply` chose were measured where the plan was made: they are kept
+    where they exist. A RuntimeWarning says so.
     """
-    pins, advice = options.pins, "measure here: cenote diagnose --apply"
+    chosen, advice = options.algorithms, "measure here: cenote diagnose --apply"
+    count = f"{len(chosen)} node(s) or operator(s)"
     try:
         model = load_with(source, options)
     except ArgumentError as error:
-        if not pins:
+        if not chosen:
             raise
-        text = f"{problem}; the algorithms that were chosen for {len(pins)} node(s) are not kept ({error}); {advice}"
+        text = f"{problem}; the algorithms that were chosen for {count} are not kept ({error}); {advice}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
-        return load_with(source, options.changed(pins={}))
-    if pins:
-        text = f"{problem}; the algorithms that were chosen for {len(pins)} node(s) there are kept; {advice}"
+        return load_with(source, options.changed(algorithms={}))
+    if chosen:
+        text = f"{problem}; the algorithms that were chosen for {count} there are kept; {advice}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
     return model

@@ -37,6 +37,7 @@ class Origin:
     """Origin of a model without a source, and base of all others. `entry`: the model's place in the cache."""
 
     has_graph = False
+    is_whole = True  # whether its graph is all of what was loaded
 
     def __init__(self, entry: CacheEntry | None = None, source: Source | None = None) -> None:
         self.entry, self._known = entry, source
@@ -55,7 +56,8 @@ class Origin:
         raise InputError(_NO_GRAPH)
 
     def changed(self, **options: Any) -> Any:
-        """Return the model under other options; `pins` and `rewrites` are added to those that it has.
+        """Return the model under other options; `algorithms` and `rewrites` are added to those that it
+        has.
 
         Raises UnsupportedError where that is impossible, and as `cenote.load_with`.
         """
@@ -120,7 +122,7 @@ class SourceOrigin(Origin):
 
     def changed(self, **options: Any) -> Any:
         kept = self._options
-        options["pins"] = {**kept.pins, **options.get("pins", {})}
+        options["algorithms"] = {**kept.algorithms, **options.get("algorithms", {})}
         options["rewrites"] = tuple(dict.fromkeys((*kept.rewrites, *options.get("rewrites", ()))))
         return self._load(self._source, "", kept.changed(**options))
 

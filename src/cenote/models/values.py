@@ -22,6 +22,7 @@ class ValuesOrigin(Origin):
     """Origin of a model whose outputs are other values of the graph of `whole`."""
 
     has_graph = True
+    is_whole = False
 
     def __init__(self, whole: Origin, names: tuple[str, ...]) -> None:
         super().__init__(None if whole.entry is None else whole.entry.giving(names))

@@ -30,7 +30,7 @@ from cenote.plans.source import Source
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
 
-MAGIC = b"cenote-plan\x00\x00\x00\x00\x09"
+MAGIC = b"cenote-plan\x00\x00\x00\x00\x0a"
 PAGE = 4096
 # Modules whose classes a file may name.
 TRUSTED = ("cenote.ops.", "cenote.kernels.", "cenote.core.", "cenote.graph.")

@@ -119,7 +119,7 @@ class Treatment(dict[str, Any]):
 
     def __init__(self, **options: Any) -> None:
         checked = vars(NO_OPTIONS.changed(**options))
-        # Pins stay in the order in which they are given.
+        # Algorithms stay in the order in which they are given.
         super().__init__(
             (name, given if given == checked[name] else checked[name]) for name, given in options.items()
         )
@@ -130,20 +130,20 @@ class Treatment(dict[str, Any]):
         return any(OPTIONS[name].alters(given) for name, given in self.items())
 
     def __str__(self) -> str:
-        pins = [f"compute {node} by {algorithm}" for node, algorithm in self.get("pins", {}).items()]
+        named = [f"compute {node} by {algorithm}" for node, algorithm in self.get("algorithms", {}).items()]
         options = [
             f'`{name}="{value}"`' if isinstance(value, str) else f"`{name}={value}`"
             for name, value in self.items()
-            if name not in ("rewrites", "pins")
+            if name not in ("rewrites", "algorithms")
         ]
         parts = [f"load with {', '.join(options)}"] if options else []
         parts += [_REWRITTEN[name] for name in self.get("rewrites", ())]
-        parts += pins[:_FEW]
-        parts += [f"and {len(pins) - _FEW} more layers likewise"] if len(pins) > _FEW else []
+        parts += named[:_FEW]
+        parts += [f"and {len(named) - _FEW} more layers likewise"] if len(named) > _FEW else []
         return ", ".join(parts)
 
 
-# Number of pins that are named.
+# Number of layers whose algorithms are shown.
 _FEW = 3
 _REWRITTEN: dict[str, str] = {
     "float32": "compute float64 in float32",

@@ -7,7 +7,7 @@ by others, which are compiled when that content is known, and kept as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from cenote.plans.classes import Pattern, SizeClasses, SizedPlan, StoredPlan, Ta
 from cenote.plans.format import StoredModel
 from cenote.runtime.program import Program
 from cenote.runtime.signature import Shapes, Signature
-from cenote.stages.sized import compile_class, fall_back, part_of, supply
+from cenote.stages.sized import check_stage, compile_class, fall_back, part_of, supply
 from cenote.stages.stage import Shared, Stage, Stages, closed, no_plan_for
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class Interface:
 
 
 class Planned:
-    """Stages of a model by the shapes of its inputs. `source` returns the graph for new shapes."""
+    """Stages of a model by the shapes of its inputs. `source` returns the graph for new shapes. `named`: nodes and
+    operators that the caller has named, which a model must have."""
 
     def __init__(
         self,
@@ -52,8 +53,9 @@ class Planned:
         signature: Signature,
         shared: Shared,
         cache_entry: CacheEntry | None = None,
+        named: Collection[str] = (),
     ) -> None:
-        self.interface, self.signature, self.shared = interface, signature, shared
+        self.interface, self.signature, self.shared, self.named = interface, signature, shared, named
         self.by_shapes = Stages()
         self.classes = SizeClasses()
         self.source: Callable[[], Graph] | None = None
@@ -71,15 +73,23 @@ class Planned:
         known = self.signature.static_shapes()
         graph = source.take()
         if known is None:
+            if self.named:
+                with importing():
+                    from cenote.compiler.algorithms import check_names
+
+                check_names(self.named, graph)
             whole = graph
             self.source = lambda: whole  # other shapes need the weights again
             self.keep()
             self.reserve()
             return
+        bare = graph.replace(constants={}, types={}) if self.named else None
         handover = OwnedGraph(graph)
         del graph
-        self.by_shapes[known] = Stage.compile(handover, self.signature.types(known), self.shared)
-        self.by_shapes[known].plan.program.prepare()
+        stage = self.by_shapes[known] = Stage.compile(handover, self.signature.types(known), self.shared)
+        if bare is not None:
+            check_stage(self.named, bare, stage.made, stage.tail, stage.numbers)
+        stage.plan.program.prepare()
         self.keep()
 
     def take(self, stored: StoredModel, source: Callable[[], Graph] | None) -> None:
@@ -140,6 +150,8 @@ class Planned:
                 self.classes, pattern, numbers, part, self.shared.compilation, self.shared.workplaces
             )
             if found is not None:
+                if self.named:
+                    check_stage(self.named, self.source(), found[0].graph, found[0].tail, numbers)
                 self.keep()
                 return Stage.of_class(found, numbers, self.shared)
         if self.source is None:
@@ -148,6 +160,8 @@ class Planned:
             from cenote.graph.graph import OwnedGraph
 
         stage = self.by_shapes[shapes] = Stage.compile(OwnedGraph(self.source()), types, self.shared)
+        if self.named:
+            check_stage(self.named, self.source(), stage.made, stage.tail, stage.numbers)
         fall_back(self.classes, pattern)
         self.keep(shapes)
         return stage

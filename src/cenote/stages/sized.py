@@ -8,7 +8,7 @@ of the model, whose sizes are those of the plan and those found at the cut.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cenote.core.collector import collector_paused
@@ -133,6 +133,24 @@ def fall_back(classes: SizeClasses, pattern: Pattern) -> None:
         raise error
     fault = "" if isinstance(error, OpenSizeError | CenoteError) else ", a fault of Cenote"
     _log.warning("no plan for all sizes%s: %s: %s", fault, type(error).__name__, error)
+
+
+def check_stage(
+    named: Collection[str],
+    source: Graph,
+    made: Graph | None,
+    tail: Tail | None,
+    numbers: Sequence[int],
+    whole: bool = True,
+) -> None:
+    """Raise ArgumentError for named nodes and operators of a graph of which nothing is left in what has been `made` of
+    it, nor in the rest behind a cut; with `whole`, also for others (see `compiler.algorithms.check_part`)."""
+    with importing():
+        from cenote.compiler.algorithms import check_part
+
+    assert made is not None, "it has been compiled now"
+    rest = tail.rest(numbers) if tail is not None and tail.rest is not None else None
+    check_part(named, source, made, rest.nodes if rest is not None else (), whole)
 
 
 @collector_paused()

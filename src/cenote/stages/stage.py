@@ -27,12 +27,12 @@ from cenote.runtime.program import Program
 from cenote.runtime.rounds import Feedback, Rounded, run_rounds
 from cenote.runtime.threads import resolve_threads
 from cenote.runtime.workplaces import Workplaces
-from cenote.stages.sized import compile_class, fall_back, part_after
+from cenote.stages.sized import check_stage, compile_class, fall_back, part_after
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Compilation, Plan
     from cenote.compiler.constants import ConstantPool
-    from cenote.compiler.schedule import Decide
+    from cenote.compiler.decide import Decide
     from cenote.graph.cut import CutFindings
     from cenote.graph.graph import Graph, Node, OwnedGraph
     from cenote.graph.loops import Body
@@ -75,6 +75,11 @@ class Stage:
     def chain(self) -> list[Stage]:
         """This stage, and the stages that followed it in the last run."""
         return [self, *(next(reversed(self.following.values())).chain if self.following else ())]
+
+    @property
+    def made(self) -> Graph | None:
+        """The optimised graph, where the stage was compiled in this process for its sizes alone."""
+        return None if isinstance(self.plan, StoredPlan) else self.plan.graph
 
     @property
     def outputs(self) -> dict[str, Declared]:
@@ -179,13 +184,18 @@ class Stage:
         plan = compile_class(
             tail.classes, found.pattern, numbers, part, shared.compilation, shared.workplaces
         )
+        named = shared.options.algorithms
         if plan is not None:
+            if named:
+                check_stage(named, part(numbers)[0], plan[0].graph, plan[0].tail, numbers, whole=False)
             shared.changed = True
             return Stage.of_class(plan, numbers, shared)
         graph, types = part(numbers)
         handover = OwnedGraph(graph)
         del graph
         stage = Stage.compile(handover, types, shared)
+        if named:
+            check_stage(named, part(numbers)[0], stage.made, stage.tail, numbers, whole=False)
         fall_back(tail.classes, found.pattern)
         return stage
 
@@ -298,12 +308,13 @@ class Shared:
 
     @cached_property
     def decide(self) -> Decide:
-        """Choice between algorithms: pins, then measurements."""
+        """Choice between algorithms: those that the caller has named, then measurements."""
         with importing():
-            from cenote.compiler.tune import Pinned, Tuner
+            from cenote.compiler.algorithms import NamedAlgorithms
+            from cenote.compiler.tune import Tuner
 
-        tuner, pins = Tuner(self.options.tune), self.options.pins
-        return Pinned(pins, tuner) if pins else tuner
+        tuner, algorithms = Tuner(self.options.tune), self.options.algorithms
+        return NamedAlgorithms(algorithms, tuner) if algorithms else tuner
 
     @cached_property
     def pool(self) -> ConstantPool:

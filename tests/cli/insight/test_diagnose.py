@@ -57,9 +57,9 @@ def test_a_plan_has_what_helped(
     source, plan = tmp_path / "m.onnx", tmp_path / "best.cenote"
     onnx.save(made, source)
     profile = cenote.load(source, threads=1).profile(seconds=0.01)
-    pin = Finding("mischoice", (0,), 0.9, "", 0.9, "", treatments=(Treatment(pins={"y0": "direct"}),))
+    named = Finding("mischoice", (0,), 0.9, "", 0.9, "", treatments=(Treatment(algorithms={"y0": "direct"}),))
     threads = Finding("barrier", (0,), 0.9, "", 0.9, "", treatments=(Treatment(threads=1),))
-    found = cenote.Diagnosis(replace(profile, findings=(pin, threads)))
+    found = cenote.Diagnosis(replace(profile, findings=(named, threads)))
     monkeypatch.setattr(cenote.Model, "diagnose", lambda *given, **options: found)
     monkeypatch.setattr("cenote.diagnosis.treat.paired", lambda *calls: GAIN)
     ended = cenote_command("diagnose", source, "--threads", "2", "--apply", "-o", plan)

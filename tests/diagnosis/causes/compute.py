@@ -19,7 +19,7 @@ def _with_denormals() -> Sample:
 
 
 def _pinned(algorithm: str) -> dict[str, object]:
-    return {"threads": 1, "pins": {f"y{index}": algorithm for index in range(3)}}
+    return {"threads": 1, "algorithms": {f"y{index}": algorithm for index in range(3)}}
 
 
 def _believed(step: StepStats) -> StepStats:

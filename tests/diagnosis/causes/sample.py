@@ -17,7 +17,7 @@ def _as_it_is(step: StepStats) -> StepStats:
 
 @dataclass(frozen=True)
 class Sample:
-    """A model and the way it is called. `model`: an onnx.ModelProto; `options`: those of `cenote.load`, and `pins`.
+    """A model and the way it is called. `model`: an onnx.ModelProto; `options`: those of `cenote.load`.
     `between`: what the program does before each call; `around`: what goes on as long as the model is measured;
     `callers`: others that call the model all the while; `recorded`: what stands in the environment where `around`
     cannot bring it about (a cgroup's quota); `told`: what a step's description says instead of the plan's; `work`: how

@@ -17,7 +17,7 @@ CLOSE = 2.3
 # Number of rivals that are tried, of all steps.
 TRIED, TRIED_DEEP = 2, 8
 # Part of the latency that another choice must gain.
-WORTH_A_PIN = 0.03
+WORTH_NAMING = 0.03
 # Any dilation other than 1.
 DILATED = re.compile(r"dilations=\([\d,]*([2-9]|\d\d)")
 # Part of the time, about, where no trial is possible: Winograd F(4x4, 3x3) on the sub-maps, and their rearrangement.
@@ -51,22 +51,22 @@ def fma(context: Context) -> Finding | None:
 
 
 def algorithm(context: Context) -> Finding | None:
-    """Look for steps whose algorithm is pinned although the cost model itself estimates less time for a rival, and a
-    trial agrees."""
+    """Look for steps whose algorithm is named by the caller although the cost model itself estimates less time for a
+    rival, and a trial agrees."""
     steps = context.heavy(
         lambda step: (
             step.estimate_ms is not None
             and any(rival.ms < BETTER * step.estimate_ms for rival in step.rivals)
         )
     )
-    pins = {step.node: min(step.rivals, key=lambda rival: rival.ms).algorithm for step in steps}
-    if not pins or (tried := certain(context.gain_of(pins=pins))) is None:
+    named = {step.node: min(step.rivals, key=lambda rival: rival.ms).algorithm for step in steps}
+    if not named or (tried := certain(context.gain_of(algorithms=named))) is None:
         return None
     first = steps[0]
-    treatment = Treatment(pins=pins)
+    treatment = Treatment(algorithms=named)
     return context.finding(
         steps,
-        f"{first.title} is computed by {first.algorithm}; {pins[first.node]} is estimated at "
+        f"{first.title} is computed by {first.algorithm}; {named[first.node]} is estimated at "
         f"{min(rival.ms for rival in first.rivals):.3g} ms against {first.estimate_ms:.3g}, and a trial agrees",
         0.95,
         str(treatment),
@@ -79,15 +79,15 @@ def mischoice(context: Context) -> Finding | None:
     """Try rivals for which the cost model estimates more time, one step at a time, first of steps that take longer
     than estimated: it may have chosen an algorithm that is slower here. Rivals for which it estimates less are the
     cause "algorithm"."""
-    steps = [step for step in context.heavy(_chosen) if step.share >= WORTH_A_PIN]
+    steps = [step for step in context.heavy(_chosen) if step.share >= WORTH_NAMING]
     steps.sort(key=lambda step: -step.share * sum(step.busy_ms) / _own(step))
     trials = [
         (step, each.algorithm) for step in steps for each in step.rivals if each.ms < CLOSE * _own(step)
     ]
     findings: list[Finding] = []
     for step, rival in trials[: TRIED_DEEP if context.deep else TRIED]:
-        if (tried := certain(context.gain_of(pins={step.node: rival}), WORTH_A_PIN)) is not None:
-            other = Treatment(pins={step.node: rival})
+        if (tried := certain(context.gain_of(algorithms={step.node: rival}), WORTH_NAMING)) is not None:
+            other = Treatment(algorithms={step.node: rival})
             words = f"{step.title}, {step.algorithm}: {_own(step):.3g} ms estimated, {sum(step.busy_ms):.3g} taken; "
             words += f"with {rival} the model is faster"
             advice = f'{other}, or load with tune="full" once'
