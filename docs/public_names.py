@@ -23,7 +23,7 @@ MODULES = {
     "cenote": "using_models.md",
     "cenote.functional": "functional.md",
     "cenote.ops": "extending.md",
-    "cenote.kernels": "extending.md",
+    "cenote.kernels": "extending_kernels.md",
     "cenote.algorithms": "extending.md",
     "cenote.serving": "serving.md",
     "cenote.tiling": "tiling.md",

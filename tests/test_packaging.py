@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +20,10 @@ import cenote
 from cenote.codegen import bundle, jit
 from cenote.core import cpuid
 from tests import pythons
+from tests.wheel import PROJECT, WHEEL, installed
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
-
-
-def installed(folder: Path) -> Path:
-    """The files that the wheel holds, where it puts them; the package's own as links."""
-    for path in WHEEL["only-include"]:
-        prefix = next(prefix for prefix in WHEEL["sources"] if path.startswith(prefix))
-        target = folder / WHEEL["sources"][prefix] / path.removeprefix(prefix).strip("/")
-        if (ROOT / path).is_dir():
-            target.mkdir(parents=True)
-            for part in (ROOT / path).iterdir():
-                (target / part.name).symlink_to(part)
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / path, target)
-    return folder
 
 
 def python(*arguments: str, path: list[Path], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -69,6 +69,24 @@ class RowSums(KernelSpec):
         return k
 
 
+@dataclass(frozen=True)
+class Shifted(KernelSpec):
+    """Copy of elements that writes, or reads, some elements further."""
+
+    written: int
+    read: int = 0
+
+    @property
+    def words(self) -> Any:
+        return pointers_to(F32, "x", "y")
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
+        for i in k.range(k.begin, k.end):
+            k.pointer("y").store(k.pointer("x").load(i + self.read), i + self.written)
+        return k
+
+
 def row_sum_types(x: cenote.TensorType) -> cenote.TensorType:
     if len(x.shape) != 2 or x.dtype != np.float32:
         raise cenote.ShapeError(f"x is {x}, not a matrix of float32")

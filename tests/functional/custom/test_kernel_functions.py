@@ -21,10 +21,17 @@ from cenote.core.errors import (
     ShapeError,
 )
 from cenote.core.types import BFLOAT16, Array
-from cenote.kernels import Kernel, Value
+from cenote.kernels import Call, Kernel, Value, View
 from cenote.kernels.custom import BLOCK
 from tests.contract.comparison import assert_close
-from tests.functional.custom.kernels import chosen, dequantized, row_sums, soft_reference, soft_threshold
+from tests.functional.custom.kernels import (
+    Shifted,
+    chosen,
+    dequantized,
+    row_sums,
+    soft_reference,
+    soft_threshold,
+)
 from tests.harness import run_lowering
 from tests.targets import TARGETS
 
@@ -158,6 +165,31 @@ def test_a_difference_from_the_reference_is_told() -> None:
     np.testing.assert_array_equal(wrong(1e-6)(x), x)
     with pytest.raises(OperatorError, match=r"at \[0, 0\] it gives 0 instead of nan; 12 of 12 elements"):
         wrong(0, odd=True)(x)
+
+
+@pytest.mark.parametrize(
+    ("offset", "text"), [(1, "writes behind output 0, outside of its memory"), (-1, "writes before output 0")]
+)
+def test_a_write_outside_is_told(offset: int, text: str) -> None:
+    shifted = Shifted(offset)
+
+    @cenote.jit_kernel(types=lambda x: x, reference=lambda x: x, check=True)
+    def copied(target: Any, x: View, y: View) -> Call:
+        return Call.named(shifted, {"x": x, "y": y}, items=x.type.size)
+
+    with pytest.raises(OperatorError, match=rf"copied: the kernel .*copied \(.*:\d+\) {text}"):
+        copied(X)
+
+
+def test_a_read_outside_spoils_the_result() -> None:
+    @cenote.jit_kernel(types=lambda x: x, reference=lambda x: x, check=True)
+    def copied(target: Any, x: View, y: View) -> Call:
+        return Call.named(Shifted(0, 1), {"x": x, "y": y}, items=x.type.size)
+
+    with pytest.raises(
+        OperatorError, match=r"differs from its reference: at \[3\] it gives nan instead of 1"
+    ):
+        copied(X)
 
 
 def test_the_reference_is_asked_once_per_signature() -> None:

@@ -18,6 +18,7 @@ from cenote.core.types import PLAIN, Array, TensorType, native_dtype
 from cenote.functional.arguments import Operation, Types, given_array, plain
 from cenote.functional.callers import Caller
 from cenote.functional.custom.difference import difference
+from cenote.functional.custom.guards import GuardedArray
 from cenote.functional.dispatch import FAILURES, raise_named
 from cenote.functional.scalars import held
 from cenote.kernels.base import Call, View
@@ -62,7 +63,7 @@ class KernelFunction:
         self.tolerance, self.check = tolerance, check
         self.place = place_of(function)
         self.arrays, self.defaults = _parameters(function, before)
-        self._caller, self._checked = Caller(self._parse), set[Any]()
+        self._caller, self._tried = Caller(self._parse), set[Any]()
         functools.update_wrapper(self, function)
 
     def __repr__(self) -> str:
@@ -77,9 +78,9 @@ class KernelFunction:
         try:
             self._expect(len(arrays))
             values = tuple(self.numbers(numbers).values())
-            if not self.check:
-                return self._caller.now(arrays, (self.name, *values), out, threads)
-            return self._compared(arrays, values, out, threads)
+            if self.check:
+                self._try(arrays, values, threads)
+            return self._caller.now(arrays, (self.name, *values), out, threads)
         except FAILURES as error:
             raise_named(self.name, error)
 
@@ -132,24 +133,32 @@ class KernelFunction:
         named = tuple(zip(self.defaults, numbers, strict=True))
         return plain(KernelOperator(self, named), *types)
 
-    def _compared(
-        self, arrays: tuple[Any, ...], values: tuple[Number, ...], out: object, threads: int | None
-    ) -> Any:
-        """Run a call; one of a new signature is compared with the reference."""
+    def _try(self, arrays: tuple[Any, ...], values: tuple[Number, ...], threads: int | None) -> None:
+        """Run a call of a new signature on copies between guards, and compare the results with the reference."""
         given = [given_array(name, x)[0] for name, x in zip(self.arrays, arrays, strict=True)]
         key = (*[(x.dtype, x.shape) for x in given], *map(type, values))
-        kept = None if key in self._checked else [x.copy() for x in given]
-        made = self._caller.now(arrays, (self.name, *values), out, threads)
-        if kept is not None:
-            wanted = self.compute(*kept, **dict(zip(self.defaults, values, strict=True)))
-            results = made if isinstance(made, tuple | list) else (made,)
-            for place, (y, want) in enumerate(zip(results, wanted, strict=True)):
-                found = difference(given_array("the result", y)[0], want, self.tolerance)
-                if found:
-                    which = f" of output {place}" if len(wanted) > 1 else ""
-                    raise OperatorError(f"the kernel {self.place} differs from its reference{which}: {found}")
-            self._checked.add(key)
-        return made
+        if key in self._tried:
+            return
+        types = tuple(TensorType(native_dtype(x.dtype), x.shape) for x in given)
+        numbers = dict(zip(self.defaults, values, strict=True))
+        outputs = [GuardedArray(type) for type in self.types(*types, **numbers)]
+        inputs = [GuardedArray(type, x) for type, x in zip(types, given, strict=True)]
+        out = tuple(each.array for each in outputs)
+        self._caller.now(
+            tuple(each.array for each in inputs),
+            (self.name, *values),
+            out if len(out) > 1 else out[0],
+            threads,
+        )
+        named = (*zip(self.arrays, inputs, strict=True), *((f"output {n}", y) for n, y in enumerate(outputs)))
+        for name, guarded in named:
+            if side := guarded.touched():
+                raise OperatorError(f"the kernel {self.place} writes {side} {name}, outside of its memory")
+        for place, (got, want) in enumerate(zip(out, self.compute(*given, **numbers), strict=True)):
+            if found := difference(got, want, self.tolerance):
+                which = f" of output {place}" if len(out) > 1 else ""
+                raise OperatorError(f"the kernel {self.place} differs from its reference{which}: {found}")
+        self._tried.add(key)
 
 
 class ElementwiseFunction(KernelFunction):
@@ -318,8 +327,8 @@ def jit_elementwise(
 
     reference   the same in NumPy: the parameters but `k`; what `check` compares with. It is not called for empty arrays
     tolerance   error that is allowed against the reference, relative to the largest element; 0: equal bits
-    check       compare with the reference at the first call of each combination of types and shapes; OperatorError
-                says where they differ and by how much
+    check       try the first call of each combination of types and shapes on copies between guards, and compare with
+                the reference; OperatorError says where they differ and by how much, and what is written outside
 
     Raises ArgumentError for a function whose parameters are others.
     """
