@@ -189,6 +189,9 @@ CASES = [
     Case("DynamicQuantizeMatMul", (floats(2, 3, 6), weights(np.uint8, 6, 4), np.full(4, 0.02, np.float32))),
     Case("MatMulIntegerToFloat", (small(np.uint8, 3, 6), weights(np.int8, 6, 4), scale(0.1), scale(0.02), u8(117),
                                   i8(2), floats(4))),
+    # Halves, around odd zero points.
+    Case("QLinearWhere", (RNG.random((2, 6, 5)) < 0.5, Q[0], scale(0.5), u8(121), small(np.uint8, 2, 6, 5), scale(0.25),
+                          u8(7), scale(1.0), u8(131))),
     Case("QLinearWhere", (RNG.random((2, 6, 5)) < 0.5, *Q, small(np.uint8, 6, 5), scale(0.1), u8(100), *INTO),
          steps=1),
     Case("QLinearReduceMean", (*NCHW, scale(0.01), u8(131)), {"axes": [2, 3], "keepdims": 1}, steps=1),
