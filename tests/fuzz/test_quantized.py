@@ -34,12 +34,32 @@ def test_a_seed_is_a_graph() -> None:
     assert all(np.array_equal(first.constants[name], second.constants[name]) for name in first.constants)
 
 
-def test_a_family_differs_in_numbers_alone() -> None:
+def test_a_family_differs_in_numbers_and_extents_alone() -> None:
     """So that its graphs share kernels."""
-    first, second = (kind.random_graph(3 * kind.FAMILY + place) for place in range(2))
-    assert first.nodes == second.nodes
-    assert [each.shape for each in first.values] == [each.shape for each in second.values]
+    first, *others = (kind.random_graph(3 * kind.FAMILY + place) for place in range(kind.FAMILY))
+    assert len(others) >= 3
+    for second in others:
+        assert [node.op_type for node in first.nodes] == [node.op_type for node in second.nodes]
+        assert [each.shape[:2] for each in first.inputs] == [each.shape[:2] for each in second.inputs]
+    assert any(first.inputs[0].shape != each.inputs[0].shape for each in others)
     assert any(not np.array_equal(first.constants[name], second.constants[name]) for name in first.constants)
+
+
+def test_families_take_several_algorithms() -> None:
+    m = Maker(generator("quantized", 1), generator("quantized", 1), 21)
+    x = m.input((1, 16, 9, 9))
+    w = m.constant(m.noise.integers(-63, 64, (16, 16, 3, 3)), np.int8)
+    operands = [
+        m.dequantised(x),
+        m.node("DequantizeLinear", w, m.constant(np.float32(0.01)), m.constant(np.int8(0))),
+    ]
+    y = m.quantised(m.node("Conv", *operands, kernel_shape=(3, 3), pads=(1, 1, 1, 1)), x.shape)
+    content, found = m.model([y.name], {}).SerializeToString(), set()
+    for seed in range(0, 12 * kind.FAMILY, kind.FAMILY):
+        with kind.shaken(seed):
+            steps = cenote.load(content, tune="off", threads=1).plan.describe().steps
+        found |= {step.algorithm for step in steps if step.op.startswith("qlinear_conv")}
+    assert len(found) >= 2
 
 
 def test_a_value_is_judged_by_those_before_it() -> None:

@@ -169,12 +169,56 @@ def again(m: Maker) -> None:
 
 
 def mean(m: Maker) -> None:
-    x = m.pick(rank=4)
-    if x is not None and m.opset >= 18 and np.prod(x.shape):
-        axes = m.constant([2, 3], np.int64)
-        m.quantised(
-            m.node("ReduceMean", m.dequantised(x), axes, keepdims=1), (*x.shape[:2], 1, 1), share=OFTEN
-        )
+    """The mean over whole maps, or over some axes."""
+    x = m.pick()
+    if x is None or m.opset < 18 or not np.prod(x.shape):
+        return
+    places = range(len(x.shape))
+    axes = (
+        [2, 3]
+        if len(x.shape) == 4 and m.chance(0.5)
+        else sorted(m.rng.sample(places, m.rng.choice((1, 1, 2))))
+    )
+    kept = m.rng.choice((0, 1))
+    shape = tuple(
+        1 if axis in axes else extent for axis, extent in enumerate(x.shape) if kept or axis not in axes
+    )
+    y = m.node("ReduceMean", m.dequantised(x), m.constant(axes, np.int64), keepdims=kept)
+    m.quantised(y, shape, share=OFTEN)
 
 
-OTHERS = (pool, pool, whole_pool, pair, pair, pair, activation, softmax, resize, move, move, again, mean)
+def chosen(m: Maker) -> None:
+    """One of two values for each element, in floats or as QLinearWhere."""
+    x = m.pick(kinds=BYTES)
+    if x is None or not x.scale or m.odd or m.broken or not np.prod(x.shape):
+        return
+    alike = [each for each in m.values if each.shape == x.shape and each.dtype == x.dtype and each.scale]
+    other = m.rng.choice(alike)
+    condition = m.constant(m.noise.random(x.shape) < 0.5)
+    if m.chance(0.5):
+        y_scale, y_zero = m.parameters(x.dtype)
+        operands = (x.name, x.scale, x.zero, other.name, other.scale, other.zero, y_scale, y_zero)
+        name = m.node("QLinearWhere", condition, *operands, domain=MICROSOFT)
+        m.add(Quantised(name, x.dtype, x.shape, y_scale, y_zero), share=0)
+        return
+    y = m.node("Where", condition, m.dequantised(x), m.dequantised(other))
+    m.quantised(y, x.shape, share=0)
+
+
+OTHERS = (
+    pool,
+    pool,
+    whole_pool,
+    pair,
+    pair,
+    pair,
+    activation,
+    softmax,
+    resize,
+    move,
+    move,
+    again,
+    mean,
+    mean,
+    chosen,
+)
