@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.fit.fitting import Case, Fit, outcome
+from bench.fit.cases import Case, outcome
+from bench.fit.fitting import Fit
 from bench.fit.layers import collect, distinct, drawn
 from bench.fit.measurements import measure, read
 from bench.fit.record import shown, store, summary

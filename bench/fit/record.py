@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from statistics import mean
 from typing import Any
 
-from bench.fit.fitting import EQUAL, Outcome
+from bench.fit.cases import EQUAL, Outcome
 from bench.report import table
 from cenote.core.target import processor
 from cenote.kernels.constants import FILE, CostConstants, stored

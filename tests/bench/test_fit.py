@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.fit.fitting import Case, Fit, changed, names, number, outcome
+from bench.fit.cases import Case, outcome
+from bench.fit.fitting import Fit, changed, names, number
 from bench.fit.layers import Layer, Operand, drawn
 from bench.fit.measurements import read
+from bench.fit.pools import fit_pools
 from bench.fit.record import missed, summary
 from cenote.compiler.tune import label
 from cenote.core.types import TensorType
 from cenote.kernels.constants import CONSTANTS, DEFAULT
 from cenote.ops.linear.gemm import Gemm
+from cenote.ops.pool.window import MaxPool
 from tests.targets import LARGE
 
 
@@ -43,6 +46,34 @@ def test_constants_move_until_the_first_choice_is_the_fastest(monkeypatch: pytes
     others = [name for name in names(fitted) if number(fitted, name) != number(CONSTANTS[DEFAULT], name)]
     assert others == []  # `run` leaves the fitted ones in force
     assert fitted.row_start > 0
+
+
+def pool(side: int) -> Layer:
+    """An overlapping pool that several algorithms serve."""
+    op, operand = (
+        MaxPool((3, 3)),
+        Operand(np.dtype("float32"), (1, 8, side, side), False, None),
+    )
+    options = op.lowerings([operand.type()], LARGE)
+    return Layer("model", 1, "pool", op, (operand,), {label(each): 0.0 for each in options})
+
+
+def test_pools_are_fitted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CONSTANTS, DEFAULT, CONSTANTS[DEFAULT])
+    cases = []
+    for side in (40, 60, 90):
+        each = pool(side)
+        slow = min(each.conversions, key=lambda name: "generic" in name)
+        quick = next(name for name in each.conversions if "generic" in name)
+        cases.append(Case.of(each, {slow: 3e-5 * side, quick: 1e-5 * side}))
+    assert summary([outcome(case, LARGE) for case in cases])["share"] < 1
+    before = CONSTANTS[DEFAULT]
+    fitted = fit_pools(cases, LARGE)
+    assert CONSTANTS[DEFAULT] is before
+    CONSTANTS[DEFAULT] = fitted
+    assert summary([outcome(case, LARGE) for case in cases])["share"] == 1
+    assert fitted.pools["argmax_generic"] == before.pools["argmax_generic"]  # no case has it
+    assert fit_pools([], LARGE) is fitted
 
 
 def test_every_constant_can_be_read_and_changed_by_its_name() -> None:
