@@ -340,6 +340,7 @@ BROKEN = {
 # Who may catch every exception, and why.
 CATCHERS = {
     "cli/extensions.py:import_operators": "a module of the user's: what it raises is reported with its name",
+    "verification/contract/check.py:row": "an operator of the user's: what it raises is the result of the check",
     "core/extensions/classes.py:_called": "a class of the user's: what its methods raise is reported with their lines",
     "core/extensions/installed.py:_import_all": "an installed extension: what it raises is reported with its name",
     "codegen/emission.py:emitted": "code of a user's kernel: reported with its name, file and line",

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from cenote.profile.data import Profile
     from cenote.quantization.quantize import quantize
     from cenote.quantization.report import QuantizationReport
+    from cenote.verification.contract.check import check_operator
+    from cenote.verification.contract.report import OperatorReport
     from cenote.verification.found import Verification
     from cenote.verification.verify import verify, verify_with
 
@@ -71,6 +73,7 @@ __all__ = [
     "ModelError",
     "OperatorError",
     "OperatorFunction",
+    "OperatorReport",
     "Profile",
     "QuantizationReport",
     "ShapeError",
@@ -80,6 +83,7 @@ __all__ = [
     "Verification",
     "__version__",
     "cache_contents",
+    "check_operator",
     "clear_cache",
     "compare_profiles",
     "compress",
@@ -122,6 +126,8 @@ _ON_DEMAND = {
     "clear_cache": "cenote.about.stored",
     "QuantizationReport": "cenote.quantization.report",
     "quantize": "cenote.quantization.quantize",
+    "OperatorReport": "cenote.verification.contract.report",
+    "check_operator": "cenote.verification.contract.check",
     "Verification": "cenote.verification.found",
     "verify": "cenote.verification.verify",
     "verify_with": "cenote.verification.verify",

@@ -17,8 +17,8 @@ from cenote.core.trace import Trace
 from cenote.ops.base import Op, Sample
 from cenote.passes.specialize import specialize
 from cenote.runtime.formulas import Formulas
+from cenote.verification.contract.open_sizes import alike, graph_of, is_accepted, symbolic_axes, types_of
 from tests.contract.samples import each_operator, listed
-from tests.open_samples import alike, graph_of, is_accepted, symbolic_axes, types_of
 from tests.targets import LARGE, SMALL
 
 BASE = 37  # how much larger the sizes at hand are than the sample's: than vectors and tiles, whose ends have classes

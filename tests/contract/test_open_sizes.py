@@ -18,23 +18,26 @@ from cenote.core.formulas.expressions import OpenSizeError
 from cenote.core.load_options import LoadOptions
 from cenote.core.sizes import is_size
 from cenote.core.trace import Trace
-from cenote.core.types import is_float
 from cenote.kernels.base import word_of
 from cenote.ops.base import Op, Sample
 from cenote.ops.table import operators
 from cenote.passes.specialize import specialize
 from cenote.runtime.formulas import Formulas
 from cenote.runtime.steps import Slot
-from tests.contract.comparison import assert_close
+from cenote.verification.contract.open_sizes import (
+    alike,
+    compare_at,
+    graph_of,
+    is_accepted,
+    symbolic_axes,
+    types_of,
+)
 from tests.contract.samples import each_operator, listed, named
-from tests.harness import lowerings_of
-from tests.open_samples import alike, graph_of, is_accepted, symbolic_axes, types_of
 from tests.targets import TARGETS
 
 STEP = 6  # sizes are multiples of it, so that every form can give them
 PLANNED = 37  # how much larger the sizes that are planned are than the sample's: than vectors and tiles,
 COMPUTED = 1  # and those that are computed; references are slow
-TOLERANCES = {2: 2e-2, 4: 2e-5, 8: 2e-5}  # of the largest value, by bytes of an element
 
 
 class Form(NamedTuple):
@@ -142,20 +145,6 @@ def test_answers_are_those_of_the_reference(op: type[Op]) -> None:
             sizes = grown(sample, COMPUTED + more)
             program = template.at(dimensions_of(form, sizes))
             if program is not None and is_accepted(sample, alike(sample), sizes):
-                compare(sample, sizes, program, name)
+                compare_at(sample, sizes, program, TARGETS[0], f"{sample} with {name} at {sizes}")
                 return
         raise AssertionError("the plan does not hold for the sizes that it was made with")
-
-
-def compare(sample: Sample, sizes: Mapping[int, int], program: Any, name: str) -> None:
-    """The program's outputs with the reference's; larger inputs repeat what is in the sample's."""
-    inputs = list(sample.inputs)
-    for index, type in types_of(sample, alike(sample), sizes).items():
-        inputs[int(index[1:])] = np.resize(inputs[int(index[1:])], type.shape)
-    with np.errstate(all="ignore"):
-        wanted = sample.op.reference(*inputs)
-    found = program.run([inputs[index] for index in alike(sample)])
-    known = [lowering.tolerance for lowering in lowerings_of(sample.op, inputs, TARGETS[0], True)]
-    for y, want in zip(found, wanted, strict=True):
-        tolerance = TOLERANCES.get(want.dtype.itemsize, 0.0) if is_float(want.dtype) else 0.0
-        assert_close(y, want, max(tolerance, *known, 0.0), f"{sample} with {name} at {sizes}")

@@ -13,6 +13,7 @@ import typer
 import cenote
 from cenote.cli.bench import bench
 from cenote.cli.cache import cache
+from cenote.cli.check_operator import check_operator
 from cenote.cli.console import err, show_messages
 from cenote.cli.conversion.compile import compile_model
 from cenote.cli.conversion.compress import compress
@@ -55,6 +56,7 @@ for command in (
 ):
     app.command()(grouped(command))
 app.command("compile")(grouped(compile_model))
+app.command("check-operator")(check_operator)
 app.add_typer(cache, name="cache")
 app.command()(info)
 

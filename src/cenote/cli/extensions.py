@@ -33,6 +33,14 @@ def import_operators(modules: Iterable[str]) -> None:
             )
 
 
+def operator_classes(module: str) -> list[type]:
+    """Return the classes that a module, given by its name or its file, has registered, and those of its package."""
+    name = Path(module).stem if module.endswith(".py") else module
+    found = [each for each in cenote.registered_operators().values() if isinstance(each, type)]
+    own = [each for each in found if each.__module__ == name or each.__module__.startswith(f"{name}.")]
+    return list(dict.fromkeys(own))
+
+
 def _import(module: str) -> None:
     path = Path(module)
     if path.suffix != ".py":

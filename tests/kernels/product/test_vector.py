@@ -9,7 +9,7 @@ from cenote import functional
 from cenote.core.target import Target
 from cenote.kernels.product import calls
 from cenote.ops.linear.matmul import MatMul
-from tests.contract.comparison import same_bits
+from cenote.verification.contract.comparison import same_bits
 from tests.harness import lowerings_of, run_lowering
 from tests.targets import TARGETS
 

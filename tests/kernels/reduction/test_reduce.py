@@ -9,7 +9,7 @@ from cenote.core.target import Target
 from cenote.kernels.reduction import launches
 from cenote.ops.reduction.reduce import ReduceL2, ReduceMax, ReduceMean, ReduceProd, ReduceSum, Reduction
 from cenote.ops.values import hostile, seeded
-from tests.contract.comparison import same_bits
+from cenote.verification.contract.comparison import same_bits
 from tests.harness import lowerings_of, run_lowering
 from tests.targets import TARGETS, over_targets, target_name
 

@@ -17,7 +17,7 @@ from cenote.core.types import TensorType
 from cenote.ops.movement.resize import MODES, Resize
 from cenote.ops.movement.resize_taps import COORDINATES, NEAREST
 from cenote.ops.values import seeded
-from tests.contract.comparison import check_sample
+from cenote.verification.contract.comparison import check_sample
 from tests.harness import lowerings_of
 from tests.targets import TARGETS
 
@@ -50,7 +50,7 @@ def resizes(draw: Any) -> tuple[Resize, np.ndarray[Any, Any]]:
 @given(resizes(), st.sampled_from(TARGETS))
 def test_any_resize(case: tuple[Resize, np.ndarray[Any, Any]], target: Any) -> None:
     op, x = case
-    check_sample(op, (x,), target, True)
+    check_sample(op, (x,), target, True, halos=target is TARGETS[0])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -61,7 +61,9 @@ def test_rows_about_as_long_as_vectors(mode: str, columns: int) -> None:
         for scales in ((2.0, 2.0), (1.0, 1.0), (3.0, 1.0), (1.0, 2.0), (0.5, 1.5)):
             sizes = tuple(max(1, int(had * by)) for had, by in zip((3, columns), scales, strict=True))
             x = seeded((1, 2, 3, columns))
-            check_sample(Resize(mode, sizes=sizes, axes=(2, 3)), (x,), target, True)
+            check_sample(
+                Resize(mode, sizes=sizes, axes=(2, 3)), (x,), target, True, halos=target is TARGETS[0]
+            )
 
 
 def test_rows_that_run_backwards() -> None:
@@ -71,7 +73,7 @@ def test_rows_that_run_backwards() -> None:
             mode, "tf_crop_and_resize", scales=(1.0, 1.0, 2.0, 2.0), sizes=(1, 2, 18, 18),
             roi=(0.0, 0.0, 1.0, 0.9, 1.0, 1.0, 0.0, 0.1),
         )  # fmt: skip
-        check_sample(op, (seeded((1, 2, 9, 9)),), TARGETS[0], True)
+        check_sample(op, (seeded((1, 2, 9, 9)),), TARGETS[0], True, halos=True)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
@@ -82,7 +84,7 @@ def test_filters_that_reach_far(mode: str, shape: tuple[int, ...]) -> None:
     x = seeded(shape)
     for target in TARGETS:
         assert lowerings_of(op, (x,), target, True)
-        check_sample(op, (x,), target, True)
+        check_sample(op, (x,), target, True, halos=target is TARGETS[0])
 
 
 def test_axes_beyond_32_bits_are_left_to_the_host() -> None:
@@ -95,7 +97,9 @@ def test_axes_beyond_32_bits_are_left_to_the_host() -> None:
 def test_whole_factors_of_a_long_axis() -> None:
     """Places that float32 does not tell from ties: what is repeated is what the table says."""
     x = seeded((1, 1, 1, 1 << 18))
-    check_sample(Resize("nearest", "half_pixel", scales=(1.0, 1.0, 1.0, 2.0)), (x,), TARGETS[0], True)
+    check_sample(
+        Resize("nearest", "half_pixel", scales=(1.0, 1.0, 1.0, 2.0)), (x,), TARGETS[0], True, halos=True
+    )
 
 
 # ---- what models take -----------------------------------------------------------------------------------------------

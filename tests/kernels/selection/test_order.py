@@ -8,7 +8,7 @@ import pytest
 from cenote.core.types import Array
 from cenote.kernels.selection import order
 from cenote.ops.reduction.topk import Ordered
-from tests.contract.comparison import same_bits
+from cenote.verification.contract.comparison import same_bits
 from tests.harness import lowerings_of, run_lowering
 from tests.targets import TARGETS
 

@@ -16,7 +16,7 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.conv.conv import Conv
 from cenote.ops.values import seeded
 from cenote.runtime.steps import Slot, SlotKind
-from tests.contract.comparison import assert_close
+from cenote.verification.contract.comparison import assert_close
 from tests.harness import lowerings_of, run_lowering
 from tests.targets import over_targets, target_name
 

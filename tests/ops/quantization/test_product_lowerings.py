@@ -20,8 +20,8 @@ from cenote.ops.quantization.quantized_products import (
     QLinearMatMul,
     extremes,
 )
+from cenote.verification.contract.comparison import assert_close
 from tests.codegen import bochs
-from tests.contract.comparison import assert_close
 from tests.harness import Native, lowerings_of, native_call, run_alone, run_lowering
 from tests.targets import TARGETS, anywhere
 

@@ -10,8 +10,7 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.core.types import Array, Layout, is_float
 from cenote.ops.base import Lowering, Op
-from tests.harness import lowerings_of, run_lowering
-from tests.targets import TARGETS
+from cenote.verification.contract.harness import lowerings_of, require, run_lowering
 
 
 def check_sample(
@@ -20,11 +19,14 @@ def check_sample(
     target: Target,
     constants: bool,
     some: Sequence[Lowering] | None = None,
-) -> None:
-    """Some lowerings or all. Halos for the widest target only: what they change is addresses."""
+    halos: bool = False,
+) -> int:
+    """Compare some lowerings or all with the reference, whole and in pieces. Return how many. `halos`: also with halos
+    around blocked tensors; one target is enough, since what they change is addresses. Raises ContractError."""
     with np.errstate(all="ignore"):
         wanted = op.reference(*arrays)
-    for lowering in lowerings_of(op, arrays, target, constants) if some is None else some:
+    lowerings = lowerings_of(op, arrays, target, constants) if some is None else some
+    for lowering in lowerings:
         where = f"{op} via {lowering.name} on {target.name}, constants {constants}"
         whole = run_lowering(op, lowering, arrays, target, constants=constants)
         for got, want in zip(whole, wanted, strict=True):
@@ -32,15 +34,17 @@ def check_sample(
         for chunk in (1, 3):
             pieces = run_lowering(op, lowering, arrays, target, constants=constants, chunk=chunk, junk=0x5A)
             for got, want in zip(pieces, whole, strict=True):
-                assert same_bits(got, want), f"{where}: pieces of {chunk} give other bits"
+                require(same_bits(got, want), f"{where}: pieces of {chunk} give other bits")
         roomy = with_halos(lowering, [None if a is None else a.ndim for a in arrays], wanted)
-        if roomy is not None and target is TARGETS[0]:
+        if roomy is not None and halos:
             surrounded = run_lowering(op, roomy, arrays, target, constants=constants)
             for got, want in zip(surrounded, wanted, strict=True):  # sums may run in another order
                 assert_close(got, want, lowering.tolerance, f"{where}, with halos")
+    return len(lowerings)
 
 
 def same_bits(a: Array, b: Array) -> bool:
+    """Whether two arrays are the same down to their bits."""
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
@@ -61,21 +65,25 @@ def with_halos(lowering: Lowering, ranks: list[int | None], wanted: Sequence[Arr
 
 
 def assert_close(got: Array, want: Array, tolerance: float, where: str) -> None:
-    assert got.shape == want.shape, f"{where}: shape {got.shape}, wanted {want.shape}"
-    assert got.dtype == want.dtype, f"{where}: type {got.dtype}, wanted {want.dtype}"
+    """Raise ContractError unless an array is the wanted one within a tolerance, relative to the largest element."""
+    require(got.shape == want.shape, f"{where}: shape {got.shape}, wanted {want.shape}")
+    require(got.dtype == want.dtype, f"{where}: type {got.dtype}, wanted {want.dtype}")
     if not want.size:
         return
     if not is_float(want.dtype):
         limit = tolerance * float(np.abs(want.astype(np.float64)).max())
-        assert (np.abs(got.astype(np.float64) - want.astype(np.float64)) <= limit).all(), where
+        apart = np.abs(got.astype(np.float64) - want.astype(np.float64))
+        require((apart <= limit).all(), f"{where}: off by {apart.max():g}")
         return
     got, want = got.astype(np.float64), want.astype(np.float64)
-    assert np.array_equal(np.isnan(got), np.isnan(want)), f"{where}: NaN at other places"
+    require(np.array_equal(np.isnan(got), np.isnan(want)), f"{where}: NaN at other places")
     infinite = np.isinf(want) | np.isinf(got)
-    assert np.array_equal(got[infinite], want[infinite]), f"{where}: infinities differ"
+    require(np.array_equal(got[infinite], want[infinite]), f"{where}: infinities differ")
     finite = np.isfinite(want)
     if not finite.any():
         return
     largest = float(np.abs(want[finite]).max())
     error = float(np.abs(got[finite] - want[finite]).max())
-    assert error <= tolerance * largest, f"{where}: error {error / (largest or 1):.2e} of the largest output"
+    require(
+        error <= tolerance * largest, f"{where}: error {error / (largest or 1):.2e} of the largest output"
+    )
