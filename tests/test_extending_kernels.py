@@ -40,11 +40,11 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 TRIAL = """
 import os
-import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-import cenote
+from cenote.serving import Batcher
 from tutorial import model
 
 arrays = {name: np.random.default_rng(3).standard_normal(shape).astype(np.float32)
@@ -53,6 +53,9 @@ one = {name: model(x) for name, x in arrays.items()}
 for name, x in arrays.items():
     assert np.allclose(one[name], np.maximum(x - 0.25, 0).mean((2, 3), keepdims=True), atol=1e-6)
 assert " 0 on the host" in str(model.plan), model.plan
+with Batcher(model) as served, ThreadPoolExecutor(4) as callers:
+    for y in callers.map(lambda _: served.run({"x": arrays["a"]}), range(20)):
+        assert np.allclose(y["y"], one["a"], atol=1e-6), "another answer when served"
 model.save("shop.cenote")
 np.savez("one.npz", **arrays, **{f"{name}_y": y for name, y in one.items()})
 child = os.fork()

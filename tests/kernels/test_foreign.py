@@ -248,3 +248,26 @@ def test_masks_and_truths_of_values_are_checked() -> None:
         _ = k.constant(I64, 4) / 2
     with pytest.raises(TypeError, match="operands f32 and i64 differ"):
         k.maximum(x, k.constant(I64, 4))
+
+
+def test_where_no_process_starts_kernels_are_compiled_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = module_in(tmp_path, monkeypatch)
+    worker.end_ready()
+    monkeypatch.setattr(worker, "_started", lambda count, modules: (None, []))
+    np.testing.assert_array_equal(run(module), soft(X))
+    with pytest.raises(
+        CodegenError, match=r"kernel Soft\(lanes=2, bug='text'\) .*: LLVM refuses a generated kernel"
+    ):
+        jit.addresses([module.Soft(2, "text")], jit.host_target())
+
+
+def test_fields_of_two_kernels_of_one_model_are_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are compiled at once, by workers, and each finds its own code."""
+    module = module_in(tmp_path, monkeypatch)
+    specs = [module.Soft(lanes) for lanes in (1, 2, 4, 8, 16, 32)]
+    addresses = jit.addresses(specs, jit.host_target())
+    assert len({addresses[spec.symbol] for spec in specs}) == len(specs)
