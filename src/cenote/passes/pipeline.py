@@ -31,6 +31,7 @@ from cenote.passes.global_pools import recognize_global_pools, recognize_quantiz
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.overwrites import recognize_overwrites
+from cenote.passes.points import multiply_points
 from cenote.passes.precision.bfloat import compute_in_bfloat
 from cenote.passes.precision.parts import multiply_on_tiles
 from cenote.passes.precision.widen import widen
@@ -95,6 +96,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         add_to_products,
         fuse,
         fuse_gates,
+        multiply_points,  # with their activations
         # Activations are in the convolutions by now.
         *((space_to_batch,) if "space_to_batch" in rewrites else ()),
         *(() if exact else (forget_tiny_biases,)),
