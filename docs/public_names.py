@@ -48,6 +48,7 @@ RETURNED = {
     "ModelMetadata",
     "NetworkPlan",
     "NodeArg",
+    "OperatorReport",
     "Outputs",
     "Profile",
     "QuantizationReport",
@@ -59,7 +60,7 @@ RETURNED = {
 # Members of public classes that are for Cenote itself.
 PRIVATE = {
     "CenoteError": "located",
-    "LoadOptions": "exact functions key of_plan of_record record stored_weights",
+    "LoadOptions": "exact user_operators key of_plan of_record record stored_weights",
     "Model": "from_graph from_stored of running",
     "NodeArg": "of",
     "OperatorFunction": "digest module place trials untold",
