@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from cenote.core.errors import (
     ArgumentError,
     CenoteError,
-    MissingPackageError,
     ModelError,
     UnsupportedError,
     refusals,
@@ -195,8 +194,8 @@ def _compiled_anew(file: PlanFile, options: LoadOptions, problem: CenoteError) -
     _log.info("%s; compiled anew from %s", problem, source)
     try:
         model = _with_algorithms(source, options.of_plan(recipe.options, file.path), problem)
-    except MissingPackageError as missing:
-        raise missing.located(str(problem)) from problem
+    except UnsupportedError as refusal:  # without what compiles, or without an operator of the plan
+        raise refusal.located(str(problem)) from problem
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
         for shapes in recipe.shapes:
             _plan(model, shapes)
