@@ -29,6 +29,7 @@ FAMILIES = {
         "pool.regions", "pool.pyramid", "pool.weighted", "shape",
     ),
     "Gradients of pools": ("pool.backward",),
+    "Which algorithm a call takes": ("ways.explanation",),
 }  # fmt: skip
 HEAD = """# Functions on arrays
 
@@ -61,6 +62,7 @@ assert values.shape == places.shape == (2, 2)
 - **`out=`** takes the result. It must have the result's shape and type; nothing is resized or converted. It may be the
   input itself where elementwise functions, softmax and normalisations can work in place, else overlap is an error.
 - **`threads=`** bounds the threads. Results have the same bits for any number of threads.
+- **`algorithm=`** names [the algorithm](#which-algorithm); by default the cheapest by the cost model.
 - **float16 and bfloat16** are computed in float32 and rounded once per function.
 - **No gradients are recorded.** Pools have `*_backward` functions.
 - **Errors** are [CenoteErrors](errors.md) that name the function and the argument; bad input never gives an answer.
@@ -73,6 +75,21 @@ assert z.tolist() == [0.0, 3.0]
 turned = F.permute(x, (0, 2, 3, 1))
 assert turned.flags.c_contiguous
 assert not np.shares_memory(turned, x)
+```
+
+## Which algorithm
+
+`explain` says how a function computes a call, and why, without computing it; what it names, and each rival, is
+what `algorithm=` takes. `"reference"` is the plain definition in NumPy, which every function has. An algorithm that is
+not to be had is refused with those that are, and with what it is for.
+
+```python
+found = F.explain("max_pool2d", x, 3, stride=2)  # or F.explain(F.max_pool2d, x, 3, stride=2)
+print(found)
+y = F.max_pool2d(x, 3, stride=2, algorithm=found.algorithm)
+for rival, milliseconds in (*found.rivals, ("reference", None)):
+    assert np.array_equal(F.max_pool2d(x, 3, stride=2, algorithm=rival), y)
+print(F.explain(F.cumsum, x, 1).reason)
 ```
 
 ## Where answers differ from PyTorch's

@@ -50,7 +50,7 @@ class _Pool(torch.autograd.Function):
     def backward(ctx: Any, grad: Any, *unused: Any) -> Any:
         input, *indices = ctx.saved_tensors
         function: Function = getattr(functional, f"{ctx.name}_backward")
-        kwargs = {key: value for key, value in ctx.kwargs.items() if key != "return_indices"}
+        kwargs = {key: value for key, value in ctx.kwargs.items() if key not in _FORWARD}
         if not RECORDS[ctx.name].gradient:  # the indices alone say it
             layout = {"layout": kwargs["layout"]} if "layout" in kwargs else {}
             return function(grad.contiguous(), input, indices[0], **layout), None, None, None
@@ -59,6 +59,8 @@ class _Pool(torch.autograd.Function):
         return function(grad.contiguous(), input, *ctx.args, **kwargs), None, None, None
 
 
+# Keywords of a function that its gradient does not take: its algorithms are others.
+_FORWARD = ("return_indices", "algorithm")
 _apply: Function = _Pool.apply
 
 

@@ -114,7 +114,8 @@ def stub_page() -> str:
     body: list[str] = []
     imported: list[str] = []
     for name, function in sorted(FUNCTIONS.items()):
-        if inspect.isclass(function) or str(inspect.signature(function).return_annotation) == "Fused":
+        returns = "" if inspect.isclass(function) else str(inspect.signature(function).return_annotation)
+        if returns in ("", "Fused", "Explanation"):
             imported.append(f"from {function.__module__} import {name} as {name}")
         else:
             body += ["", *_function(name, function)]

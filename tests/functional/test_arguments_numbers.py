@@ -45,7 +45,7 @@ POOLED = {name: number for number, (name, *_) in enumerate(CASES)}
 
 def functions() -> list[str]:
     """All functions that need no recording, and all pools of one input."""
-    others = {name for name in F.__all__ if not is_pool(name)} - {"Traced", "fused"}
+    others = {name for name in F.__all__ if not is_pool(name)} - {"Traced", "explain", "fused"}
     return sorted(others | {*POOLED})
 
 
@@ -178,7 +178,7 @@ def refusal(function: Any, *arguments: Any, **keywords: Any) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", sorted(set(F.__all__) - {"Traced", "fused"}))
+@pytest.mark.parametrize("name", sorted(set(F.__all__) - {"Traced", "explain", "fused"}))
 def test_errors_begin_with_the_function_called(name: str) -> None:
     """Whatever is given for the arguments without defaults, and a window that fits nothing; then for each of the others
     beside a good sample, `out` among them."""

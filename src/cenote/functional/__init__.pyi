@@ -8,22 +8,23 @@ from typing import Any, Literal, SupportsIndex, overload
 from cenote.functional.elementwise.chains import fused as fused
 from cenote.functional.elementwise.recorder import Traced as Traced
 from cenote.functional.types import A, Accumulate, ConvPadding, DLPack, Invalid, Layout, Layout1, Layout2, Layout3, NanRule, Numbers, Padding, Rules
+from cenote.functional.ways.explanation import explain as explain
 
 __all__: list[str]
 
-def abs(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def abs(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """|input|; the lowest integer stays itself."""
 
-def acos(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def acos(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Inverse cosine; NaN outside -1 .. 1."""
 
-def acosh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def acosh(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Inverse hyperbolic cosine; NaN below 1."""
 
 def adaptive_avg_pool1d(
     input: A, output_size: int | Sequence[int | None] | None, *, out: A | None = None,
-    layout: Layout1 = 'NCL', threads: int | None = None, semantics: Rules = 'torch',
-    accumulate: Accumulate | None = None,
+    layout: Layout1 = 'NCL', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch', accumulate: Accumulate | None = None,
 ) -> A:
     """Mean of each adaptive window over 1 spatial axis: see adaptive_avg_pool2d."""
 
@@ -32,8 +33,8 @@ def adaptive_avg_pool1d_backward(grad_output: Any, *args: Any, indices: Any = No
 
 def adaptive_avg_pool2d(
     input: A, output_size: int | Sequence[int | None] | None, *, out: A | None = None,
-    layout: Layout2 = 'NCHW', threads: int | None = None, semantics: Rules = 'torch',
-    accumulate: Accumulate | None = None,
+    layout: Layout2 = 'NCHW', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch', accumulate: Accumulate | None = None,
 ) -> A:
     """Mean of each adaptive window, as torch.nn.functional.adaptive_avg_pool2d: see adaptive_max_pool2d, avg_pool2d
     (`accumulate` too).
@@ -44,8 +45,8 @@ def adaptive_avg_pool2d_backward(grad_output: Any, *args: Any, indices: Any = No
 
 def adaptive_avg_pool3d(
     input: A, output_size: int | Sequence[int | None] | None, *, out: A | None = None,
-    layout: Layout3 = 'NCDHW', threads: int | None = None, semantics: Rules = 'torch',
-    accumulate: Accumulate | None = None,
+    layout: Layout3 = 'NCDHW', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch', accumulate: Accumulate | None = None,
 ) -> A:
     """Mean of each adaptive window over 3 spatial axes: see adaptive_avg_pool2d."""
 
@@ -55,15 +56,15 @@ def adaptive_avg_pool3d_backward(grad_output: Any, *args: Any, indices: Any = No
 @overload
 def adaptive_max_pool1d(
     input: A, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = False, *,
-    out: A | None = None, layout: Layout1 = 'NCL', threads: int | None = None, semantics: Rules = 'torch',
-    nan: NanRule | None = None,
+    out: A | None = None, layout: Layout1 = 'NCL', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> A:
     """Largest value of each adaptive window over 1 spatial axis: see adaptive_max_pool2d."""
 @overload
 def adaptive_max_pool1d(
     input: A, output_size: int | Sequence[int | None] | None, return_indices: bool = False, *,
     out: A | tuple[A, A] | None = None, layout: Layout1 = 'NCL', threads: int | None = None,
-    semantics: Rules = 'torch', nan: NanRule | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each adaptive window over 1 spatial axis: see adaptive_max_pool2d."""
 
@@ -73,8 +74,8 @@ def adaptive_max_pool1d_backward(grad_output: Any, *args: Any, indices: Any = No
 @overload
 def adaptive_max_pool2d(
     input: A, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = False, *,
-    out: A | None = None, layout: Layout2 = 'NCHW', threads: int | None = None, semantics: Rules = 'torch',
-    nan: NanRule | None = None,
+    out: A | None = None, layout: Layout2 = 'NCHW', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> A:
     """Largest value of each adaptive window, as torch.nn.functional.adaptive_max_pool2d.
 
@@ -87,7 +88,7 @@ def adaptive_max_pool2d(
 def adaptive_max_pool2d(
     input: A, output_size: int | Sequence[int | None] | None, return_indices: bool = False, *,
     out: A | tuple[A, A] | None = None, layout: Layout2 = 'NCHW', threads: int | None = None,
-    semantics: Rules = 'torch', nan: NanRule | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each adaptive window, as torch.nn.functional.adaptive_max_pool2d.
 
@@ -103,27 +104,30 @@ def adaptive_max_pool2d_backward(grad_output: Any, *args: Any, indices: Any = No
 @overload
 def adaptive_max_pool3d(
     input: A, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = False, *,
-    out: A | None = None, layout: Layout3 = 'NCDHW', threads: int | None = None, semantics: Rules = 'torch',
-    nan: NanRule | None = None,
+    out: A | None = None, layout: Layout3 = 'NCDHW', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> A:
     """Largest value of each adaptive window over 3 spatial axes: see adaptive_max_pool2d."""
 @overload
 def adaptive_max_pool3d(
     input: A, output_size: int | Sequence[int | None] | None, return_indices: bool = False, *,
     out: A | tuple[A, A] | None = None, layout: Layout3 = 'NCDHW', threads: int | None = None,
-    semantics: Rules = 'torch', nan: NanRule | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each adaptive window over 3 spatial axes: see adaptive_max_pool2d."""
 
 def adaptive_max_pool3d_backward(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
     """Gradient of adaptive_max_pool3d with respect to its input: grad_output, then the arguments of adaptive_max_pool3d."""
 
-def add(input: A, other: Any, *, alpha: float = 1, out: A | None = None, threads: int | None = None) -> A:
+def add(
+    input: A, other: Any, *, alpha: float = 1, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """input + alpha * other; of bool: or."""
 
 def addmm(
     input: A, mat1: A, mat2: A, *, beta: float = 1, alpha: float = 1, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """beta * input + alpha * (mat1 @ mat2), as torch.addmm.
 
@@ -133,7 +137,7 @@ def addmm(
 
 def affine_grid(
     theta: A, size: Any, align_corners: bool | None = None, *, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """The grid (N, *spatial, 2 or 3) for grid_sample of affine maps theta (N, 2, 3) or (N, 3, 4).
 
@@ -144,6 +148,7 @@ def affine_grid(
 def alpha_dropout(
     input: A, p: float = 0.5, training: bool = False, inplace: bool = False, *,
     seed: SupportsIndex | None = None, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Dropout to SELU's lowest value, scaled and shifted so that mean 0 and variance 1 stay, as
     torch.nn.functional.alpha_dropout. Arguments: see dropout.
@@ -151,17 +156,19 @@ def alpha_dropout(
 
 def amax(
     input: A, dim: Any = (), keepdim: bool = False, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Largest along axes; NaN where one is NaN."""
 
 def amin(
     input: A, dim: Any = (), keepdim: bool = False, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Smallest along axes; NaN where one is NaN."""
 
 def argmax(
     input: A, dim: int | None = None, keepdim: bool = False, *, select_last_index: bool = False,
-    out: A | None = None, threads: int | None = None,
+    out: A | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """The place (int64) of the largest element along `dim`; without it, of all in row-major order.
 
@@ -171,32 +178,33 @@ def argmax(
 
 def argmin(
     input: A, dim: int | None = None, keepdim: bool = False, *, select_last_index: bool = False,
-    out: A | None = None, threads: int | None = None,
+    out: A | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """The place of the smallest element: see argmax. NaN is smaller than any number here, as in PyTorch."""
 
 def argsort(
     input: A, dim: int = -1, descending: bool = False, *, stable: bool = False, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """The places along `dim` of the elements in order: the second result of `sort`."""
 
-def asin(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def asin(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Inverse sine; NaN outside -1 .. 1."""
 
-def asinh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def asinh(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Inverse hyperbolic sine."""
 
-def atan(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def atan(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Inverse tangent."""
 
-def atanh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def atanh(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Inverse hyperbolic tangent; NaN outside -1 .. 1."""
 
 def avg_pool1d(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     ceil_mode: bool = False, count_include_pad: bool | None = None, divisor_override: int | None = None, *,
     dilation: Numbers = 1, out: A | None = None, layout: Layout1 = 'NCL', threads: int | None = None,
-    semantics: Rules = 'torch', accumulate: Accumulate | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', accumulate: Accumulate | None = None,
 ) -> A:
     """Mean of each window over 1 spatial axis: see avg_pool2d. Layouts: NCL, NLC, L."""
 
@@ -207,7 +215,7 @@ def avg_pool2d(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     ceil_mode: bool = False, count_include_pad: bool | None = None, divisor_override: int | None = None, *,
     dilation: Numbers = 1, out: A | None = None, layout: Layout2 = 'NCHW', threads: int | None = None,
-    semantics: Rules = 'torch', accumulate: Accumulate | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', accumulate: Accumulate | None = None,
 ) -> A:
     """Mean of each window of (N, C, H, W), (C, H, W) or (H, W), as torch.nn.functional.avg_pool2d.
 
@@ -233,7 +241,7 @@ def avg_pool3d(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     ceil_mode: bool = False, count_include_pad: bool | None = None, divisor_override: int | None = None, *,
     dilation: Numbers = 1, out: A | None = None, layout: Layout3 = 'NCDHW', threads: int | None = None,
-    semantics: Rules = 'torch', accumulate: Accumulate | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', accumulate: Accumulate | None = None,
 ) -> A:
     """Mean of each window over 3 spatial axes: see avg_pool2d. Layouts: NCDHW, NDHWC, DHW."""
 
@@ -256,28 +264,40 @@ def batch_norm(
     Raises ShapeError in training with one value per channel, ArgumentError where running statistics are missing.
     """
 
-def bitwise_and(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def bitwise_and(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """Bits that both have, of integers or bool."""
 
-def bitwise_left_shift(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def bitwise_left_shift(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """Integers moved by other bits to higher ones; 0 for a count outside 0 .. width - 1."""
 
-def bitwise_not(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def bitwise_not(
+    input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """All bits flipped, of integers or bool."""
 
-def bitwise_or(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def bitwise_or(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """Bits that one has, of integers or bool."""
 
-def bitwise_right_shift(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def bitwise_right_shift(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """Integers moved by other bits to lower ones, the sign kept; 0 or -1 for a count outside 0 .. width - 1."""
 
-def bitwise_xor(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def bitwise_xor(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """Bits that exactly one has, of integers or bool."""
 
 def blur_pool(
     input: A, filter_size: Numbers = 4, stride: Numbers = 2, *,
     border: Literal['reflect', 'replicate', 'zeros'] = 'reflect', out: A | None = None,
-    layout: Layout = 'NCHW', threads: int | None = None,
+    layout: Layout = 'NCHW', threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Filter by binomial weights (3 taps: 1 2 1 / 4), then keep every stride-th element: subsampling that does not
     alias (Zhang, arXiv 1904.11486). The result has ceil(in / stride) elements per axis.
@@ -290,19 +310,29 @@ def blur_pool(
 def blur_pool_backward(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
     """Gradient of blur_pool with respect to its input: grad_output, then the arguments of blur_pool."""
 
-def bmm(input: A, mat2: A, *, out: A | None = None, threads: int | None = None) -> A:
+def bmm(
+    input: A, mat2: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """Products of matrices pair by pair, (B, M, K) and (B, K, N), as torch.bmm: nothing broadcasts. See matmul."""
 
-def cat(tensors: Sequence[A], dim: int = 0, *, out: A | None = None, threads: int | None = None) -> A:
+def cat(
+    tensors: Sequence[A], dim: int = 0, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """Arrays of one type one behind the other along an axis. Arrays of shape (0,) are left out, as torch has it."""
 
-def ceil(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def ceil(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Rounded up; integers stay."""
 
-def celu(input: A, alpha: float = 1.0, *, out: A | None = None, threads: int | None = None) -> A:
+def celu(
+    input: A, alpha: float = 1.0, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """input, below 0 alpha * (exp(input / alpha) - 1)."""
 
-def channel_shuffle(input: A, groups: int, *, out: A | None = None, threads: int | None = None) -> A:
+def channel_shuffle(
+    input: A, groups: int, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """(N, C, *): channels of `groups` groups taken in turn from each."""
 
 def clamp(
@@ -315,12 +345,14 @@ def clamp(
 def conv1d(
     input: A, weight: A, bias: A | None = None, stride: Numbers = 1, padding: ConvPadding = 0,
     dilation: Numbers = 1, groups: int = 1, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Cross-correlation over 1 spatial axis, as torch.nn.functional.conv1d: see conv2d."""
 
 def conv2d(
     input: A, weight: A, bias: A | None = None, stride: Numbers = 1, padding: ConvPadding = 0,
     dilation: Numbers = 1, groups: int = 1, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Cross-correlation of (N, C, H, W) or (C, H, W), as torch.nn.functional.conv2d.
 
@@ -341,20 +373,21 @@ def conv2d(
 def conv3d(
     input: A, weight: A, bias: A | None = None, stride: Numbers = 1, padding: ConvPadding = 0,
     dilation: Numbers = 1, groups: int = 1, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Cross-correlation over 3 spatial axes, as torch.nn.functional.conv3d: see conv2d."""
 
 def conv_transpose1d(
     input: A, weight: A, bias: A | None = None, stride: Numbers = 1, padding: Numbers = 0,
     output_padding: Numbers = 0, groups: int = 1, dilation: Numbers = 1, *, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Transposed convolution over 1 spatial axis, as torch.nn.functional.conv_transpose1d: see conv_transpose2d."""
 
 def conv_transpose2d(
     input: A, weight: A, bias: A | None = None, stride: Numbers = 1, padding: Numbers = 0,
     output_padding: Numbers = 0, groups: int = 1, dilation: Numbers = 1, *, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Transposed convolution of (N, C, H, W) or (C, H, W), as torch.nn.functional.conv_transpose2d.
 
@@ -369,25 +402,32 @@ def conv_transpose2d(
 def conv_transpose3d(
     input: A, weight: A, bias: A | None = None, stride: Numbers = 1, padding: Numbers = 0,
     output_padding: Numbers = 0, groups: int = 1, dilation: Numbers = 1, *, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Transposed convolution over 3 spatial axes, as torch.nn.functional.conv_transpose3d: see conv_transpose2d."""
 
-def cos(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def cos(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Cosine of radians."""
 
-def cosh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def cosh(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Hyperbolic cosine."""
 
-def cumprod(input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None) -> A:
+def cumprod(
+    input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """Product of the elements up to each place along an axis."""
 
-def cumsum(input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None) -> A:
+def cumsum(
+    input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """Sum of the elements up to each place along an axis."""
 
 def deform_conv2d(
     input: A, offset: A, weight: A, bias: A | None = None, stride: Numbers = 1, padding: Numbers = 0,
     dilation: Numbers = 1, mask: A | None = None, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Convolution whose taps are moved by offsets and weighted by a mask, as torchvision.ops.deform_conv2d.
 
@@ -400,7 +440,7 @@ def deform_conv2d(
 
 def dilation(
     input: A, size: Numbers, *, out: A | None = None, layout: Layout = 'NCHW', threads: int | None = None,
-    nan: NanRule | None = None,
+    algorithm: str | None = None, nan: NanRule | None = None,
 ) -> A:
     """Grey-scale dilation by a flat window of `size` (a number, or one per axis): the largest value around each
     element; the shape stays. Elements outside of the map take no part, which for odd sizes gives the result of
@@ -414,7 +454,7 @@ def dilation_backward(grad_output: Any, *args: Any, indices: Any = None, **kwarg
 
 def div(
     input: A, other: Any, *, rounding_mode: str | None = None, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """input / other. `rounding_mode`: None divides integers as float32; "trunc" rounds toward zero, "floor" down, and
     integers stay integers.
@@ -423,7 +463,7 @@ def div(
 def dropout(
     input: A, p: float = 0.5, training: bool = True, inplace: bool = False, *,
     seed: SupportsIndex | None = None, return_mask: bool = False, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> Any:
     """Each element zero with probability p, else times 1 / (1 - p), as torch.nn.functional.dropout.
 
@@ -440,28 +480,34 @@ def dropout(
 def dropout1d(
     input: A, p: float = 0.5, training: bool = True, inplace: bool = False, *,
     seed: SupportsIndex | None = None, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Whole channels of (N, C, L) or (C, L) dropped: see dropout."""
 
 def dropout2d(
     input: A, p: float = 0.5, training: bool = True, inplace: bool = False, *,
     seed: SupportsIndex | None = None, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Whole channels of (N, C, H, W) dropped (of three axes: those of (N, C, L), as PyTorch): see dropout."""
 
 def dropout3d(
     input: A, p: float = 0.5, training: bool = True, inplace: bool = False, *,
     seed: SupportsIndex | None = None, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Whole channels of (N, C, D, H, W) or (C, D, H, W) dropped: see dropout."""
 
-def elu(input: A, alpha: float = 1.0, *, out: A | None = None, threads: int | None = None) -> A:
+def elu(
+    input: A, alpha: float = 1.0, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """input, below 0 alpha * (exp(input) - 1)."""
 
 def embedding(
     input: DLPack, weight: A, padding_idx: int | None = None, max_norm: None = None, norm_type: float = 2.0,
     scale_grad_by_freq: bool = False, sparse: bool = False, *, invalid: Invalid = 'raise',
-    out: A | None = None, threads: int | None = None,
+    out: A | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Rows of `weight` (rows, columns) by the numbers in `input` (any shape): shape (*input.shape, columns).
 
@@ -477,7 +523,7 @@ def embedding_bag(
     scale_grad_by_freq: bool = False, mode: Literal['sum', 'mean', 'max'] = 'mean', sparse: bool = False,
     per_sample_weights: DLPack | None = None, include_last_offset: bool = False,
     padding_idx: int | None = None, *, invalid: Invalid = 'raise', out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """The sum, mean or maximum of the rows of `weight` that each bag of indices names: shape (bags, columns).
 
@@ -493,54 +539,63 @@ def embedding_bag(
     Raises ShapeError, DTypeError, ArgumentError; InputError for a bad index.
     """
 
-def eq(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def eq(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input == other, as bool; NaN equals nothing."""
 
-def erf(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def erf(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Gauss error function."""
 
 def erosion(
     input: A, size: Numbers, *, out: A | None = None, layout: Layout = 'NCHW', threads: int | None = None,
-    nan: NanRule | None = None,
+    algorithm: str | None = None, nan: NanRule | None = None,
 ) -> A:
     """Grey-scale erosion by a flat window of `size`: the smallest value around each element; see dilation."""
 
 def erosion_backward(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
     """Gradient of erosion with respect to its input: grad_output, then the arguments of erosion."""
 
-def exp(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def exp(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """e to the power of input."""
 
-def exp2(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def exp2(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """2 to the power of input."""
 
-def expm1(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def expm1(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """e to the power of input, less 1, without cancellation."""
 
 def feature_alpha_dropout(
     input: A, p: float = 0.5, training: bool = False, inplace: bool = False, *,
     seed: SupportsIndex | None = None, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """alpha_dropout of whole channels of (N, C, ...)."""
 
-def flip(input: A, dims: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def flip(
+    input: A, dims: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """Axes reversed."""
 
-def floor(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def floor(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Rounded down; integers stay."""
 
-def floor_divide(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def floor_divide(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input / other rounded down: Python's //, what is left of input when the remainder is gone, so that
     floor_divide(5, 0.1) is 49 (0.1 is a little more than a tenth). Of floats -1 // inf is -1, inf // 2 NaN and x // 0
     x / 0; the exact quotient is rounded once, where PyTorch rounds in between.
     """
 
-def fmod(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def fmod(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input - trunc(input / other) * other: the sign of input, as C's fmod."""
 
 def fold(
     input: A, output_size: Numbers, kernel_size: Numbers, dilation: Numbers = 1, padding: Numbers = 0,
-    stride: Numbers = 1, *, out: A | None = None, threads: int | None = None,
+    stride: Numbers = 1, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Columns (N, C kh kw, windows) or without N added up to images (N, C, *output_size): the transpose of unfold."""
 
@@ -549,7 +604,7 @@ def fractional_max_pool2d(
     input: A, kernel_size: Numbers, output_size: Numbers | None = None,
     output_ratio: float | Sequence[float] | None = None, return_indices: Literal[False] = False,
     _random_samples: DLPack | None = None, *, seed: int | None = None, out: A | None = None,
-    layout: Layout2 = 'NCHW', threads: int | None = None,
+    layout: Layout2 = 'NCHW', threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Largest values of windows at pseudo-random steps, as torch.nn.functional.fractional_max_pool2d.
 
@@ -564,7 +619,7 @@ def fractional_max_pool2d(
     input: A, kernel_size: Numbers, output_size: Numbers | None = None,
     output_ratio: float | Sequence[float] | None = None, return_indices: bool = False,
     _random_samples: DLPack | None = None, *, seed: int | None = None, out: A | tuple[A, A] | None = None,
-    layout: Layout2 = 'NCHW', threads: int | None = None,
+    layout: Layout2 = 'NCHW', threads: int | None = None, algorithm: str | None = None,
 ) -> Any:
     """Largest values of windows at pseudo-random steps, as torch.nn.functional.fractional_max_pool2d.
 
@@ -577,7 +632,7 @@ def fractional_max_pool2d(
 
 def fractional_max_pool2d_backward(
     grad_output: A, input: A, indices: DLPack, *, out: A | None = None, layout: Layout2 = 'NCHW',
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Gradient of fractional_max_pool2d by the indices that it gave (return_indices=True)."""
 
@@ -586,7 +641,7 @@ def fractional_max_pool3d(
     input: A, kernel_size: Numbers, output_size: Numbers | None = None,
     output_ratio: float | Sequence[float] | None = None, return_indices: Literal[False] = False,
     _random_samples: DLPack | None = None, *, seed: int | None = None, out: A | None = None,
-    layout: Layout3 = 'NCDHW', threads: int | None = None,
+    layout: Layout3 = 'NCDHW', threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """As fractional_max_pool2d over three spatial axes; samples (N, C, 3) are for depth, height, width."""
 @overload
@@ -594,35 +649,41 @@ def fractional_max_pool3d(
     input: A, kernel_size: Numbers, output_size: Numbers | None = None,
     output_ratio: float | Sequence[float] | None = None, return_indices: bool = False,
     _random_samples: DLPack | None = None, *, seed: int | None = None, out: A | tuple[A, A] | None = None,
-    layout: Layout3 = 'NCDHW', threads: int | None = None,
+    layout: Layout3 = 'NCDHW', threads: int | None = None, algorithm: str | None = None,
 ) -> Any:
     """As fractional_max_pool2d over three spatial axes; samples (N, C, 3) are for depth, height, width."""
 
 def fractional_max_pool3d_backward(
     grad_output: A, input: A, indices: DLPack, *, out: A | None = None, layout: Layout3 = 'NCDHW',
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Gradient of fractional_max_pool3d by the indices that it gave (return_indices=True)."""
 
 def gather(
     input: A, dim: int, index: DLPack, *, sparse_grad: bool = False, invalid: Invalid = 'raise',
-    out: A | None = None, threads: int | None = None,
+    out: A | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """y[i, j, k] = input[index[i, j, k], j, k] for dim 0, and so on: one element per index.
 
     `index` has as many axes as `input` and is no longer on any but `dim`; the result has its shape.
     """
 
-def ge(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def ge(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input >= other, as bool; false where one is NaN."""
 
-def gelu(input: A, approximate: str = 'none', *, out: A | None = None, threads: int | None = None) -> A:
+def gelu(
+    input: A, approximate: str = 'none', *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """input * Phi(input), by erf ("none") or "tanh"."""
 
 def gem_pool(
     input: A, p: float = 3.0, eps: float = 1e-06, kernel_size: Numbers | None = None,
     stride: Numbers | None = None, padding: Padding = 0, dilation: Numbers = 1, ceil_mode: bool = False, *,
-    out: A | None = None, layout: Layout = 'NCHW', threads: int | None = None, semantics: Rules = 'torch',
+    out: A | None = None, layout: Layout = 'NCHW', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch',
 ) -> A:
     """Generalised mean (mean max(x, eps)^p)^(1/p) of each window, without kernel_size of the whole map (Radenovic et
     al., arXiv 1711.02512). p = 1 is the mean, inf the maximum. Float types; other arguments as in max_pool2d, spatial
@@ -634,7 +695,7 @@ def gem_pool_backward(grad_output: Any, *args: Any, indices: Any = None, **kwarg
 
 def global_avg_pool(
     input: A, *, out: A | None = None, layout: Layout = 'NCHW', threads: int | None = None,
-    semantics: Rules = 'torch', accumulate: Accumulate | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', accumulate: Accumulate | None = None,
 ) -> A:
     """Mean of the whole map: (N, C, H, W) gives (N, C, 1, 1); float32 means of 16 million elements are right to 1e-6.
     Layouts as in global_max_pool, types, rounding and accumulate as in avg_pool2d.
@@ -645,7 +706,7 @@ def global_avg_pool_backward(grad_output: Any, *args: Any, indices: Any = None, 
 
 def global_lp_pool(
     input: A, norm_type: float = 2.0, *, out: A | None = None, layout: Layout = 'NCHW',
-    threads: int | None = None, accumulate: Accumulate | None = None,
+    threads: int | None = None, algorithm: str | None = None, accumulate: Accumulate | None = None,
 ) -> A:
     """(sum |x|^p)^(1/p) of the whole map, p = norm_type: (N, C, H, W) gives (N, C, 1, 1). Layouts as in
     global_max_pool, accumulate as in lp_pool2d; float types only.
@@ -656,7 +717,7 @@ def global_lp_pool_backward(grad_output: Any, *args: Any, indices: Any = None, *
 
 def global_max_pool(
     input: A, *, out: A | None = None, layout: Layout = 'NCHW', threads: int | None = None,
-    semantics: Rules = 'torch', nan: NanRule | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> A:
     """Largest value of the whole map: (N, C, H, W) gives (N, C, 1, 1). `layout` sets the number of spatial axes
     ("NCL" 1, "NCHW" 2, "NCDHW" 3, and their channels-last and plain forms); out, threads, nan: see max_pool2d.
@@ -667,7 +728,7 @@ def global_max_pool_backward(grad_output: Any, *args: Any, indices: Any = None, 
 
 def grid_sample(
     input: A, grid: A, mode: str = 'bilinear', padding_mode: str = 'zeros', align_corners: bool | None = None,
-    *, out: A | None = None, threads: int | None = None,
+    *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """input (N, C, *spatial) of 2 or 3 spatial axes read at the places grid (N, *out, 2 or 3): (N, C, *out).
 
@@ -681,7 +742,7 @@ def grid_sample(
 
 def group_norm(
     input: A, num_groups: SupportsIndex, weight: A | None = None, bias: A | None = None, eps: float = 1e-05,
-    *, out: A | None = None, threads: int | None = None,
+    *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Normalisation of (N, C, ...) over groups of neighbouring channels, as torch.nn.functional.group_norm.
 
@@ -697,27 +758,36 @@ def gru(
 ) -> tuple[A, A]:
     """Gated recurrent units, as torch.gru: the states and the last states. See the module."""
 
-def gt(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def gt(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input > other, as bool; false where one is NaN."""
 
-def hardshrink(input: A, lambd: float = 0.5, *, out: A | None = None, threads: int | None = None) -> A:
+def hardshrink(
+    input: A, lambd: float = 0.5, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """0 where input is within -lambd .. lambd; NaN stays."""
 
-def hardsigmoid(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def hardsigmoid(
+    input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input / 6 + 1/2 held within 0 .. 1."""
 
-def hardswish(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def hardswish(
+    input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input * hardsigmoid(input)."""
 
 def hardtanh(
     input: A, min_val: float = -1.0, max_val: float = 1.0, *, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """input held within min_val .. max_val; NaN stays."""
 
 def index_select(
     input: A, dim: int, index: DLPack, *, invalid: Invalid = 'raise', out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """The slices of `input` along `dim` that the list `index` names, in its order."""
 
@@ -754,18 +824,21 @@ def interpolate(
     formulas (filters of float64: in float64).
     """
 
-def isfinite(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def isfinite(
+    input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """True where input is neither infinite nor NaN, as bool."""
 
-def isinf(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def isinf(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """True where input is infinite, as bool."""
 
-def isnan(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def isnan(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """True where input is NaN, as bool."""
 
 def layer_norm(
     input: A, normalized_shape: SupportsIndex | Sequence[SupportsIndex], weight: A | None = None,
     bias: A | None = None, eps: float = 1e-05, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last axes, as torch.nn.functional.layer_norm.
 
@@ -779,16 +852,20 @@ def layer_norm(
     floats.
     """
 
-def le(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def le(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input <= other, as bool; false where one is NaN."""
 
 def leaky_relu(
     input: A, negative_slope: float = 0.01, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """input, below 0 times negative_slope."""
 
 def linear(
     input: A, weight: A, bias: A | None = None, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """input @ weight.T + bias, as torch.nn.functional.linear.
 
@@ -798,55 +875,67 @@ def linear(
 
 def local_response_norm(
     input: A, size: SupportsIndex, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0, *,
-    out: A | None = None, threads: int | None = None,
+    out: A | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """x / (k + alpha * mean of x² over `size` channels around each)^beta of (N, C, ...), as
     torch.nn.functional.local_response_norm: channels beyond the ends count as zeros; the window of an even size has
     one channel more before than after its own.
     """
 
-def log(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def log(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Natural logarithm; NaN below 0."""
 
-def log10(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def log10(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Logarithm to base 10; NaN below 0."""
 
-def log1p(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def log1p(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """log(1 + input) without cancellation; NaN below -1."""
 
-def log2(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def log2(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Logarithm to base 2; NaN below 0."""
 
 def log_softmax(
     input: A, dim: SupportsIndex | None = None, *, dtype: Any = None, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """x - log(sum of exp(x)) along `dim`, as torch.nn.functional.log_softmax: see softmax."""
 
-def logical_and(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def logical_and(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """Whether both differ from 0, as bool."""
 
-def logical_not(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def logical_not(
+    input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """Whether input is 0, as bool."""
 
-def logical_or(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def logical_or(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """Whether one differs from 0, as bool."""
 
-def logical_xor(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def logical_xor(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """Whether exactly one differs from 0, as bool."""
 
-def logsigmoid(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def logsigmoid(
+    input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """log(sigmoid(input)), without overflow."""
 
 def logsumexp(
     input: A, dim: Any, keepdim: bool = False, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """log(sum exp(input)) along axes, without overflow; of integers as float32."""
 
 def lp_pool1d(
     input: A, norm_type: float, kernel_size: Numbers, stride: Numbers | None = None, ceil_mode: bool = False,
     *, padding: Padding = 0, dilation: Numbers = 1, out: A | None = None, layout: Layout1 = 'NCL',
-    threads: int | None = None, semantics: Rules | None = None, accumulate: Accumulate | None = None,
+    threads: int | None = None, algorithm: str | None = None, semantics: Rules | None = None,
+    accumulate: Accumulate | None = None,
 ) -> A:
     """Lp norm of each window over 1 spatial axis: see lp_pool2d. Layouts: NCL, NLC, L."""
 
@@ -856,7 +945,8 @@ def lp_pool1d_backward(grad_output: Any, *args: Any, indices: Any = None, **kwar
 def lp_pool2d(
     input: A, norm_type: float, kernel_size: Numbers, stride: Numbers | None = None, ceil_mode: bool = False,
     *, padding: Padding = 0, dilation: Numbers = 1, out: A | None = None, layout: Layout2 = 'NCHW',
-    threads: int | None = None, semantics: Rules | None = None, accumulate: Accumulate | None = None,
+    threads: int | None = None, algorithm: str | None = None, semantics: Rules | None = None,
+    accumulate: Accumulate | None = None,
 ) -> A:
     """(sum |x|^p)^(1/p) of each window of (N, C, H, W), (C, H, W) or (H, W); p = norm_type, inf for the largest |x|.
 
@@ -876,7 +966,8 @@ def lp_pool2d_backward(grad_output: Any, *args: Any, indices: Any = None, **kwar
 def lp_pool3d(
     input: A, norm_type: float, kernel_size: Numbers, stride: Numbers | None = None, ceil_mode: bool = False,
     *, padding: Padding = 0, dilation: Numbers = 1, out: A | None = None, layout: Layout3 = 'NCDHW',
-    threads: int | None = None, semantics: Rules | None = None, accumulate: Accumulate | None = None,
+    threads: int | None = None, algorithm: str | None = None, semantics: Rules | None = None,
+    accumulate: Accumulate | None = None,
 ) -> A:
     """Lp norm of each window over 3 spatial axes: see lp_pool2d. Layouts: NCDHW, NDHWC, DHW."""
 
@@ -890,7 +981,9 @@ def lstm(
 ) -> tuple[A, A, A]:
     """Long short-term memory, as torch.lstm: the states, the last states, the last cells. See the module."""
 
-def lt(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def lt(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input < other, as bool; false where one is NaN."""
 
 def masked_select(input: A, mask: DLPack, *, out: A | None = None, threads: int | None = None) -> A:
@@ -900,7 +993,9 @@ def masked_select(input: A, mask: DLPack, *, out: A | None = None, threads: int 
     Raises DTypeError, ShapeError; ArgumentError for an `out` of another size.
     """
 
-def matmul(input: A, other: A, *, out: A | None = None, threads: int | None = None) -> A:
+def matmul(
+    input: A, other: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """The product of two arrays, as torch.matmul and numpy.matmul.
 
     input, other  (..., M, K) and (..., K, N) of one type, float64, float32, float16, bfloat16 or an integer; the axes
@@ -919,8 +1014,8 @@ def matmul(input: A, other: A, *, out: A | None = None, threads: int | None = No
 def max_pool1d(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, return_indices: Literal[False] = False, *,
-    out: A | None = None, layout: Layout1 = 'NCL', threads: int | None = None, semantics: Rules = 'torch',
-    nan: NanRule | None = None,
+    out: A | None = None, layout: Layout1 = 'NCL', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> A:
     """Largest value of each window over 1 spatial axis: see max_pool2d. Layouts: NCL, NLC, L."""
 @overload
@@ -928,7 +1023,7 @@ def max_pool1d(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, return_indices: bool = False, *,
     out: A | tuple[A, A] | None = None, layout: Layout1 = 'NCL', threads: int | None = None,
-    semantics: Rules = 'torch', nan: NanRule | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each window over 1 spatial axis: see max_pool2d. Layouts: NCL, NLC, L."""
 
@@ -939,8 +1034,8 @@ def max_pool1d_backward(grad_output: Any, *args: Any, indices: Any = None, **kwa
 def max_pool2d(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, return_indices: Literal[False] = False, *,
-    out: A | None = None, layout: Layout2 = 'NCHW', threads: int | None = None, semantics: Rules = 'torch',
-    nan: NanRule | None = None,
+    out: A | None = None, layout: Layout2 = 'NCHW', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> A:
     """Largest value of each window of (N, C, H, W), (C, H, W) or (H, W), as torch.nn.functional.max_pool2d.
 
@@ -967,7 +1062,7 @@ def max_pool2d(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, return_indices: bool = False, *,
     out: A | tuple[A, A] | None = None, layout: Layout2 = 'NCHW', threads: int | None = None,
-    semantics: Rules = 'torch', nan: NanRule | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each window of (N, C, H, W), (C, H, W) or (H, W), as torch.nn.functional.max_pool2d.
 
@@ -997,8 +1092,8 @@ def max_pool2d_backward(grad_output: Any, *args: Any, indices: Any = None, **kwa
 def max_pool3d(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, return_indices: Literal[False] = False, *,
-    out: A | None = None, layout: Layout3 = 'NCDHW', threads: int | None = None, semantics: Rules = 'torch',
-    nan: NanRule | None = None,
+    out: A | None = None, layout: Layout3 = 'NCDHW', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> A:
     """Largest value of each window over 3 spatial axes: see max_pool2d. Layouts: NCDHW, NDHWC, DHW."""
 @overload
@@ -1006,7 +1101,7 @@ def max_pool3d(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, return_indices: bool = False, *,
     out: A | tuple[A, A] | None = None, layout: Layout3 = 'NCDHW', threads: int | None = None,
-    semantics: Rules = 'torch', nan: NanRule | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each window over 3 spatial axes: see max_pool2d. Layouts: NCDHW, NDHWC, DHW."""
 
@@ -1016,7 +1111,7 @@ def max_pool3d_backward(grad_output: Any, *args: Any, indices: Any = None, **kwa
 def max_unpool1d(
     input: A, indices: DLPack, kernel_size: Numbers, stride: Numbers | None = None, padding: Numbers = 0,
     output_size: Numbers | None = None, *, out: A | None = None, layout: Layout1 = 'NCL',
-    threads: int | None = None, semantics: Rules = 'torch',
+    threads: int | None = None, algorithm: str | None = None, semantics: Rules = 'torch',
 ) -> A:
     """Partial inverse of max_pool1d: see max_unpool2d."""
 
@@ -1026,7 +1121,7 @@ def max_unpool1d_backward(grad_output: Any, *args: Any, indices: Any = None, **k
 def max_unpool2d(
     input: A, indices: DLPack, kernel_size: Numbers, stride: Numbers | None = None, padding: Numbers = 0,
     output_size: Numbers | None = None, *, out: A | None = None, layout: Layout2 = 'NCHW',
-    threads: int | None = None, semantics: Rules = 'torch',
+    threads: int | None = None, algorithm: str | None = None, semantics: Rules = 'torch',
 ) -> A:
     """Write each value to the place its index names, zeros elsewhere, as torch.nn.functional.max_unpool2d.
 
@@ -1046,26 +1141,28 @@ def max_unpool2d_backward(grad_output: Any, *args: Any, indices: Any = None, **k
 def max_unpool3d(
     input: A, indices: DLPack, kernel_size: Numbers, stride: Numbers | None = None, padding: Numbers = 0,
     output_size: Numbers | None = None, *, out: A | None = None, layout: Layout3 = 'NCDHW',
-    threads: int | None = None, semantics: Rules = 'torch',
+    threads: int | None = None, algorithm: str | None = None, semantics: Rules = 'torch',
 ) -> A:
     """Partial inverse of max_pool3d: see max_unpool2d."""
 
 def max_unpool3d_backward(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
     """Gradient of max_unpool3d with respect to its input: grad_output, then the arguments of max_unpool3d."""
 
-def maximum(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def maximum(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """The larger of both; NaN where one is NaN."""
 
 def mean(
     input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
-    threads: int | None = None, accumulate: Accumulate | None = None,
+    threads: int | None = None, algorithm: str | None = None, accumulate: Accumulate | None = None,
 ) -> A:
     """Arithmetic mean along axes, of floats; of nothing NaN."""
 
 def median_pool(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, *, out: A | None = None, layout: Layout = 'NCHW',
-    threads: int | None = None, semantics: Rules = 'torch',
+    threads: int | None = None, algorithm: str | None = None, semantics: Rules = 'torch',
 ) -> A:
     """Median of the real elements of each window; of an even number, the mean of the middle two (truncated for
     integers). NaN propagates. Arguments as in max_pool2d, spatial axes by `layout`.
@@ -1078,8 +1175,8 @@ def median_pool_backward(grad_output: Any, *args: Any, indices: Any = None, **kw
 def min_pool(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, return_indices: Literal[False] = False, *,
-    out: A | None = None, layout: Layout = 'NCHW', threads: int | None = None, semantics: Rules = 'torch',
-    nan: NanRule | None = None,
+    out: A | None = None, layout: Layout = 'NCHW', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> A:
     """Smallest value of each window: max_pool2d with the order reversed. `layout` also sets the number of spatial axes
     ("NCL" 1, "NCHW" 2, "NCDHW" 3, and their channels-last and plain forms).
@@ -1089,7 +1186,7 @@ def min_pool(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, return_indices: bool = False, *,
     out: A | tuple[A, A] | None = None, layout: Layout = 'NCHW', threads: int | None = None,
-    semantics: Rules = 'torch', nan: NanRule | None = None,
+    algorithm: str | None = None, semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> Any:
     """Smallest value of each window: max_pool2d with the order reversed. `layout` also sets the number of spatial axes
     ("NCL" 1, "NCHW" 2, "NCDHW" 3, and their channels-last and plain forms).
@@ -1098,25 +1195,36 @@ def min_pool(
 def min_pool_backward(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
     """Gradient of min_pool with respect to its input: grad_output, then the arguments of min_pool."""
 
-def minimum(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def minimum(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """The smaller of both; NaN where one is NaN."""
 
-def mish(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def mish(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """input * tanh(softplus(input))."""
 
-def mm(input: A, mat2: A, *, out: A | None = None, threads: int | None = None) -> A:
+def mm(
+    input: A, mat2: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """The product of two matrices (M, K) and (K, N), as torch.mm: see matmul. Raises ShapeError for other ranks."""
 
-def mul(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def mul(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input * other; of bool: and."""
 
-def ne(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def ne(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input != other, as bool."""
 
-def neg(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def neg(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """-input; the lowest integer stays itself."""
 
-def nms(boxes: A, scores: DLPack, iou_threshold: float, *, threads: int | None = None) -> A:
+def nms(
+    boxes: A, scores: DLPack, iou_threshold: float, *, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """Greedy non-maximum suppression as torchvision.ops.nms: the boxes to keep (int64), best score first.
 
     boxes    (n, 4) as (x1, y1, x2, y2); scores (n); both of one float type
@@ -1141,7 +1249,7 @@ def norm(
 
 def normalize(
     input: A, p: float = 2.0, dim: SupportsIndex = 1, eps: float = 1e-12, out: A | None = None, *,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """x / max(p-norm of x along dim, eps), as torch.nn.functional.normalize.
 
@@ -1165,21 +1273,28 @@ def one_hot(
 
 def pad(
     input: A, pad: Sequence[int], mode: str = 'constant', value: float | None = None, *, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Borders around the last axes: (begin, end) of the last axis, then of the one before, and so on; negative ones
     crop. Modes: "constant" (of `value`, by default 0), "reflect" (without the edge; narrower than the axis),
     "replicate" (the edge), "circular" (at most the axis).
     """
 
-def permute(input: A, dims: Sequence[int], *, out: A | None = None, threads: int | None = None) -> A:
+def permute(
+    input: A, dims: Sequence[int], *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """Axis i of the result is axis dims[i] of input."""
 
-def pixel_shuffle(input: A, upscale_factor: int, *, out: A | None = None, threads: int | None = None) -> A:
+def pixel_shuffle(
+    input: A, upscale_factor: int, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """(*, C r², H, W) to (*, C, H r, W r)."""
 
 def pixel_unshuffle(
     input: A, downscale_factor: int, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """(*, C, H r, W r) to (*, C r², H, W): the inverse of pixel_shuffle."""
 
@@ -1203,12 +1318,16 @@ def pool_output_shape(
     Raises ArgumentError and ShapeError as the pool itself does.
     """
 
-def pow(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def pow(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input to the power of other. Integers to integers are exact modulo 2^bits; to a negative power they are 1 / a^|b|
     cut toward zero.
     """
 
-def prelu(input: A, weight: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def prelu(
+    input: A, weight: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input, below 0 times weight: one number, or one per channel (axis 1).
 
     Raises ShapeError for a weight of another shape.
@@ -1216,13 +1335,13 @@ def prelu(input: A, weight: Any, *, out: A | None = None, threads: int | None = 
 
 def prod(
     input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Product along an axis (torch takes one; several will do); of nothing 1."""
 
 def ps_roi_pool(
     input: A, boxes: DLPack | Sequence[DLPack], output_size: Numbers, spatial_scale: float = 1.0, *,
-    out: A | None = None, threads: int | None = None,
+    out: A | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Position-sensitive mean: bin (i, j) of channel c averages channel (c bins_h + i) bins_w + j of the input, whose
     channels must be a multiple of the bins. As torchvision.ops.ps_roi_pool on the GPU: its CPU code leaves out the
@@ -1232,23 +1351,29 @@ def ps_roi_pool(
 def ps_roi_pool_backward(
     grad_output: A, input: A, boxes: DLPack | Sequence[DLPack], output_size: Numbers,
     spatial_scale: float = 1.0, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Gradient of ps_roi_pool with respect to its input; boxes get none."""
 
-def reciprocal(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def reciprocal(
+    input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """1 / input."""
 
-def relu(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def relu(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """max(input, 0); NaN stays."""
 
-def relu6(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def relu6(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """input held within 0 .. 6; NaN stays."""
 
-def remainder(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def remainder(
+    input: A, other: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input - floor(input / other) * other: the sign of other, as Python's %."""
 
 def repeat_interleave(
     input: A, repeats: int, dim: int | None = None, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Each element (or slice along dim) `repeats` times in a row; without dim of all elements in a row. Numbers of
     repeats that differ are not supported.
@@ -1257,6 +1382,7 @@ def repeat_interleave(
 def rms_norm(
     input: A, normalized_shape: SupportsIndex | Sequence[SupportsIndex], weight: A | None = None,
     eps: float | None = None, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """x / sqrt(mean of x² + eps) * weight over the last axes, as torch.nn.functional.rms_norm: see layer_norm.
 
@@ -1280,7 +1406,8 @@ def rnn_tanh(
 def roi_align(
     input: A, boxes: DLPack | Sequence[DLPack], output_size: Numbers, spatial_scale: float = 1.0,
     sampling_ratio: int = -1, aligned: bool = False, *, mode: Literal['max', 'avg'] = 'avg',
-    out: A | None = None, threads: int | None = None, semantics: Rules = 'torch',
+    out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch',
 ) -> A:
     """Mean (mode="avg") or largest (mode="max") of bilinear samples in each bin of each box, as
     torchvision.ops.roi_align: (R, C, *output_size).
@@ -1297,13 +1424,13 @@ def roi_align_backward(
     grad_output: A, input: A, boxes: DLPack | Sequence[DLPack], output_size: Numbers,
     spatial_scale: float = 1.0, sampling_ratio: int = -1, aligned: bool = False, *,
     mode: Literal['max', 'avg'] = 'avg', out: A | None = None, threads: int | None = None,
-    semantics: Rules = 'torch',
+    algorithm: str | None = None, semantics: Rules = 'torch',
 ) -> A:
     """Gradient of roi_align with respect to its input; boxes get none."""
 
 def roi_pool(
     input: A, boxes: DLPack | Sequence[DLPack], output_size: Numbers, spatial_scale: float = 1.0, *,
-    out: A | None = None, threads: int | None = None,
+    out: A | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """Largest value in each of output_size bins of each box: (R, C, *output_size), as torchvision.ops.roi_pool.
 
@@ -1318,27 +1445,35 @@ def roi_pool(
 def roi_pool_backward(
     grad_output: A, input: A, boxes: DLPack | Sequence[DLPack], output_size: Numbers,
     spatial_scale: float = 1.0, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """Gradient of roi_pool with respect to its input; boxes get none."""
 
-def roll(input: A, shifts: Any, dims: Any = None, *, out: A | None = None, threads: int | None = None) -> A:
+def roll(
+    input: A, shifts: Any, dims: Any = None, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """Elements moved on by `shifts` along `dims`, those that leave come in again at the begin; without dims along all
     elements in a row.
     """
 
-def round(input: A, *, decimals: int = 0, out: A | None = None, threads: int | None = None) -> A:
+def round(
+    input: A, *, decimals: int = 0, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """Rounded to the nearest whole number, halves to the even one; integers stay.
 
     decimals  of floats: as many places behind the point (negative: before it) are kept, by a product with the power of
               ten and a division, each rounded to input's type. Raises DTypeError for integers.
     """
 
-def rsqrt(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def rsqrt(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """1 / sqrt(input)."""
 
 def scaled_dot_product_attention(
     query: A, key: A, value: A, attn_mask: A | None = None, dropout_p: float = 0.0, is_causal: bool = False,
     scale: float | None = None, enable_gqa: bool = False, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """softmax(query @ key' * scale + mask) @ value, as torch.nn.functional.scaled_dot_product_attention.
 
@@ -1360,6 +1495,7 @@ def scaled_dot_product_attention(
 def scatter(
     input: A, dim: int, index: DLPack, src: Any, *, reduce: Literal['add', 'multiply'] | None = None,
     invalid: Invalid = 'raise', out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """A copy of `input` with y[index[i, j, k], j, k] = src[i, j, k] for dim 0, and so on; `src` may be a number.
 
@@ -1371,7 +1507,7 @@ def scatter(
 
 def scatter_add(
     input: A, dim: int, index: DLPack, src: DLPack, *, invalid: Invalid = 'raise', out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """A copy of `input` to which every element of `src` is added at the place that its index names: see `scatter`."""
 
@@ -1384,28 +1520,28 @@ def scatter_reduce(
     Integer means are rounded toward minus infinity, as PyTorch does.
     """
 
-def selu(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def selu(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """1.0507 * elu with alpha 1.6733."""
 
-def sigmoid(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def sigmoid(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """1 / (1 + exp(-input)); integers give float32."""
 
-def sign(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def sign(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """-1, 0 or 1 in input's type; NaN stays."""
 
-def silu(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def silu(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """input * sigmoid(input)."""
 
-def sin(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def sin(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Sine of radians."""
 
-def sinh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def sinh(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Hyperbolic sine."""
 
 def soft_pool(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, *, out: A | None = None, layout: Layout = 'NCHW',
-    threads: int | None = None, semantics: Rules = 'torch',
+    threads: int | None = None, algorithm: str | None = None, semantics: Rules = 'torch',
 ) -> A:
     """sum x exp(x) / sum exp(x) of each window (Stergiou et al., arXiv 2101.00440); never overflows. Float types.
 
@@ -1417,7 +1553,7 @@ def soft_pool_backward(grad_output: Any, *args: Any, indices: Any = None, **kwar
 
 def softmax(
     input: A, dim: SupportsIndex | None = None, *, dtype: Any = None, out: A | None = None,
-    threads: int | None = None,
+    threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """exp(x) / sum of exp(x) along `dim`, without overflow, as torch.nn.functional.softmax.
 
@@ -1430,18 +1566,24 @@ def softmax(
 
 def softplus(
     input: A, beta: float = 1.0, threshold: float = 20.0, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input is above threshold."""
 
-def softshrink(input: A, lambd: float = 0.5, *, out: A | None = None, threads: int | None = None) -> A:
+def softshrink(
+    input: A, lambd: float = 0.5, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """input moved toward 0 by lambd, and 0 in between; NaN stays."""
 
-def softsign(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def softsign(
+    input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input / (1 + |input|)."""
 
 def sort(
     input: A, dim: int = -1, descending: bool = False, *, stable: bool | None = False,
-    out: tuple[A, A] | None = None, threads: int | None = None,
+    out: tuple[A, A] | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> tuple[A, A]:
     """The elements along `dim` in order, and the places (int64) they came from.
 
@@ -1450,8 +1592,8 @@ def sort(
 
 def spatial_pyramid_pool(
     input: A, levels: Sequence[int] = (1, 2, 4), mode: Literal['max', 'avg'] = 'max', *, out: A | None = None,
-    layout: Layout = 'NCHW', threads: int | None = None, semantics: Rules = 'torch',
-    nan: NanRule | None = None,
+    layout: Layout = 'NCHW', threads: int | None = None, algorithm: str | None = None,
+    semantics: Rules = 'torch', nan: NanRule | None = None,
 ) -> A:
     """A vector of fixed length for a map of any size (He et al., arXiv 1406.4729): (N, C, H, W) gives
     (N, C sum(level^2)).
@@ -1467,16 +1609,20 @@ def spatial_pyramid_pool_backward(grad_output: Any, *args: Any, indices: Any = N
 
 def split(
     tensor: A, split_size_or_sections: Any, dim: int = 0, *, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> tuple[A, ...]:
     """Consecutive parts along an axis: of so many each, the last perhaps of fewer, or of the given numbers."""
 
-def sqrt(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def sqrt(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Square root; NaN below 0."""
 
-def square(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def square(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """input * input; integers wrap around."""
 
-def stack(tensors: Sequence[A], dim: int = 0, *, out: A | None = None, threads: int | None = None) -> A:
+def stack(
+    tensors: Sequence[A], dim: int = 0, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """Arrays of one type and shape side by side along a new axis."""
 
 def std(
@@ -1488,6 +1634,7 @@ def std(
 def stochastic_depth(
     input: A, p: float, mode: Literal['batch', 'row'], training: bool = True, *,
     seed: SupportsIndex | None = None, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """The whole batch, or each of its rows, zero with probability p, else times 1 / (1 - p), as
     torchvision.ops.stochastic_depth. Other arguments: see dropout.
@@ -1498,7 +1645,7 @@ def stochastic_pool(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, return_indices: Literal[False] = False, *, seed: int = 0,
     training: bool = True, out: A | None = None, layout: Layout = 'NCHW', threads: int | None = None,
-    semantics: Rules = 'torch',
+    algorithm: str | None = None, semantics: Rules = 'torch',
 ) -> A:
     """An element of each window, drawn with probability max(x, 0) / sum max(x, 0) (Zeiler and Fergus, arXiv
     1301.3557); with training=False the mean under these probabilities. Where nothing is positive all elements are
@@ -1512,7 +1659,7 @@ def stochastic_pool(
     input: A, kernel_size: Numbers, stride: Numbers | None = None, padding: Padding = 0,
     dilation: Numbers = 1, ceil_mode: bool = False, return_indices: bool = False, *, seed: int = 0,
     training: bool = True, out: A | tuple[A, A] | None = None, layout: Layout = 'NCHW',
-    threads: int | None = None, semantics: Rules = 'torch',
+    threads: int | None = None, algorithm: str | None = None, semantics: Rules = 'torch',
 ) -> Any:
     """An element of each window, drawn with probability max(x, 0) / sum max(x, 0) (Zeiler and Fergus, arXiv
     1301.3557); with training=False the mean under these probabilities. Where nothing is positive all elements are
@@ -1525,17 +1672,21 @@ def stochastic_pool(
 def stochastic_pool_backward(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
     """Gradient of stochastic_pool with respect to its input: grad_output, then the arguments of stochastic_pool."""
 
-def sub(input: A, other: Any, *, alpha: float = 1, out: A | None = None, threads: int | None = None) -> A:
+def sub(
+    input: A, other: Any, *, alpha: float = 1, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """input - alpha * other."""
 
 def sum(
     input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
-    threads: int | None = None, accumulate: Accumulate | None = None,
+    threads: int | None = None, algorithm: str | None = None, accumulate: Accumulate | None = None,
 ) -> A:
     """Sum along axes; of nothing 0."""
 
 def take(
     input: A, index: DLPack, *, invalid: Invalid = 'raise', out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """The elements of `input` by their numbers in row-major order; the result has the shape of `index`."""
 
@@ -1545,24 +1696,32 @@ def take_along_dim(
 ) -> A:
     """As `gather`, but the other axes of both broadcast, and without `dim` both are flattened first."""
 
-def tan(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def tan(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Tangent of radians."""
 
-def tanh(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def tanh(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Hyperbolic tangent; integers give float32."""
 
-def tanhshrink(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def tanhshrink(
+    input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input - tanh(input)."""
 
 def threshold(
     input: A, threshold: float, value: float, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
 ) -> A:
     """value where input is at most threshold; NaN stays."""
 
-def tile(input: A, dims: Sequence[int], *, out: A | None = None, threads: int | None = None) -> A:
+def tile(
+    input: A, dims: Sequence[int], *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """The whole repeated along each axis; the shorter of dims and the axes gets ones in front."""
 
-def to(input: A, dtype: Any, *, out: A | None = None, threads: int | None = None) -> A:
+def to(
+    input: A, dtype: Any, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None,
+) -> A:
     """input in another element type: "float16", np.int8, "bfloat16", ... The rules are those of ops/elementwise/cast:
     rounding to nearest even; floats to integers cut toward zero, with what lies outside of 32 and 64 bits held at the
     nearest end and NaN 0, and 8 and 16 bits the low bits of an int32, 0 beyond it; integers wrap around; bool is
@@ -1571,7 +1730,7 @@ def to(input: A, dtype: Any, *, out: A | None = None, threads: int | None = None
 
 def topk(
     input: A, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *,
-    out: tuple[A, A] | None = None, threads: int | None = None,
+    out: tuple[A, A] | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> tuple[A, A]:
     """The k largest (or smallest) elements along `dim` and their places (int64), best first.
 
@@ -1581,15 +1740,18 @@ def topk(
     Raises ArgumentError, DTypeError.
     """
 
-def transpose(input: A, dim0: int, dim1: int, *, out: A | None = None, threads: int | None = None) -> A:
+def transpose(
+    input: A, dim0: int, dim1: int, *, out: A | None = None, threads: int | None = None,
+    algorithm: str | None = None,
+) -> A:
     """Two axes exchanged."""
 
-def trunc(input: A, *, out: A | None = None, threads: int | None = None) -> A:
+def trunc(input: A, *, out: A | None = None, threads: int | None = None, algorithm: str | None = None) -> A:
     """Rounded toward zero; integers stay."""
 
 def unfold(
     input: A, kernel_size: Numbers, dilation: Numbers = 1, padding: Numbers = 0, stride: Numbers = 1, *,
-    out: A | None = None, threads: int | None = None,
+    out: A | None = None, threads: int | None = None, algorithm: str | None = None,
 ) -> A:
     """(N, C, H, W) or (C, H, W) to (N, C kh kw, windows) or without N: what each tap of a sliding window reads."""
 

@@ -3,6 +3,7 @@ all where an interpreter has no room for that, go through `dispatch.call`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -72,6 +73,16 @@ class Caller:
                 self._names["call"] = self.now
         self._known[id(prepared)] = prepared
         self._builtin.add(known)
+
+
+def called(arrays: str, name: str, keys: Sequence[str], out: str) -> str:
+    """The call of the dispatcher, in a function's own code. Its key begins with the function's name, or with that and
+    the algorithm's where the caller names one."""
+
+    def key(first: str) -> str:
+        return f"call({arrays}, ({', '.join([first, *keys])},), {out}, threads)"
+
+    return f"{key(repr(name))} if algorithm is None else {key(f'({name!r}, algorithm)')}"
 
 
 def are_arrays(values: tuple[Any, ...]) -> bool:

@@ -11,20 +11,18 @@ generates the kernels and makes a small program. An operator without a lowering 
 from __future__ import annotations
 
 import marshal
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
-from cenote.codegen import jit
-from cenote.core.errors import CapacityError, CenoteError, raise_refusal
+from cenote.core.errors import ArgumentError, CapacityError, CenoteError, raise_refusal, shown
 from cenote.core.limits import check_extents
-from cenote.core.types import PLAIN, Array, TensorType, native_dtype
+from cenote.core.types import Array, TensorType, native_dtype
 from cenote.functional.arguments import Operation, Types, given_array
 from cenote.functional.outputs import check_out
-from cenote.kernels.cost_model import conversion_seconds
+from cenote.functional.ways.way import way_of
 from cenote.kernels.launch import Runner
 from cenote.ops.base import Arrays, Lowering, Op
 from cenote.ops.runner import NativeCall, program_runner
@@ -36,8 +34,6 @@ Parser = Callable[..., Operation]
 """Called with the inputs' types and the arguments, without the function's name."""
 
 _DEEPEST = 8
-# Seconds that changes of layout must save: a program of several steps takes longer to call.
-_WORTH_STEPS = 20e-6
 FAILURES = (CenoteError, MemoryError, OSError, RuntimeError)
 """Errors that `raise_named` is for."""
 MOST_KEPT = 4096  # signatures; then all are forgotten: a loop over sizes must not fill the memory
@@ -214,18 +210,17 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
         key = _key(parser, marshal.dumps((arguments, threads), 2), arrays)
         if key in _kept:
             return _kept[key]
+    name, algorithm = named(arguments[0])
     count = None if threads is None else resolve_threads(threads)
     types = tuple(TensorType(native_dtype(x.dtype), x.shape) for x in arrays)
     operation = parser(types, *arguments[1:])
-    last = _in_channels_last(operation, arrays)
-    op, given, orders = last or _in_memory_order(operation, arrays)
-    moved = last is not None
+    op, given, orders, moved = in_memory(operation, arrays)
     batched = tuple(TensorType(t.dtype, shape) for t, shape in zip(types, given, strict=True))
     made = op.infer(*batched)
     for y in made:
-        check_extents(f"{arguments[0]}: a result", y.shape, y.dtype.itemsize)
-    _check_memory(arguments[0], made)
-    runner, in_place = prepared_runner(op, batched, count, () if moved else operation.shapes)
+        check_extents(f"{name}: a result", y.shape, y.dtype.itemsize)
+    _check_memory(name, made)
+    runner, in_place = prepared_runner(op, batched, count, () if moved else operation.shapes, algorithm)
     prepared = Prepared(
         runner=runner,
         outputs=tuple(TensorType(y.dtype, shape) for y, shape in zip(made, operation.shapes, strict=True)),
@@ -245,6 +240,16 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
     return prepared
 
 
+def named(first: str | tuple[str, object]) -> tuple[str, str | None]:
+    """The name of a function and that of its algorithm, of the begin of a call's arguments. Raises ArgumentError."""
+    if isinstance(first, str):
+        return first, None
+    name, algorithm = first
+    if not isinstance(algorithm, str):
+        raise ArgumentError(f"algorithm: {shown(algorithm)} is no name")
+    return name, algorithm
+
+
 def _check_memory(name: str, outputs: Sequence[TensorType]) -> None:
     """CapacityError for results that do not fit: the system may promise memory that is not there, and kill its user."""
     needed, available = sum(y.nbytes for y in outputs), available_bytes()
@@ -252,6 +257,15 @@ def _check_memory(name: str, outputs: Sequence[TensorType]) -> None:
         raise CapacityError(
             f"the result {outputs[0]} needs {needed / 1e6:.0f} MB, only {available / 1e6:.0f} MB are available"
         )
+
+
+def in_memory(
+    operation: Operation, arrays: tuple[Array, ...]
+) -> tuple[Op, tuple[tuple[int, ...], ...], tuple[tuple[int, ...] | None, ...], bool]:
+    """The operator for the arrays as they lie in memory, the shapes and the orders of axes in which they are handed on,
+    and whether channels go last."""
+    last = _in_channels_last(operation, arrays)
+    return *(last or _in_memory_order(operation, arrays)), last is not None
 
 
 def _in_channels_last(
@@ -313,42 +327,24 @@ def prepared_runner(
     inputs: Sequence[TensorType | None],
     threads: int | None = None,
     shapes: Sequence[tuple[int, ...]] = (),
+    algorithm: str | None = None,
 ) -> tuple[Runner, frozenset[int]]:
     """The runner for inputs of these types, and the inputs in whose memory it may write the first output. `shapes` of
-    as many elements may replace those of the outputs. A reference computes all it gives before any of it is written.
+    as many elements may replace those of the outputs. `algorithm`: the name of that which the caller wants. A
+    reference computes all it gives before any of it is written.
 
-    Raises what `op.infer` raises, and ArgumentError for a number of threads out of range.
+    Raises what `op.infer` raises, and ArgumentError for a number of threads out of range and for an algorithm that is
+    not to be had.
     """
     types = op.infer(*inputs)
-    shown = tuple(shapes) or tuple(y.shape for y in types)
+    output_shapes = tuple(shapes) or tuple(y.shape for y in types)
     count = resolve_threads(threads)
-    best = _best_lowering(op, inputs)
-    if best is None and all(y.size for y in types):
-        from cenote.functional.compiled import compiled_program  # the passes take 0.1 s to import
-
-        program = compiled_program(op, tuple(inputs), types, count)
-        if program is not None:
-            return program_runner(program, shown), frozenset()
-    if best is None or not all(y.size for y in types):
-        return _reference_runner(op, tuple(inputs), types, shown), frozenset(range(len(inputs)))
-    return NativeCall(best, inputs, types, shown, count).runner(), frozenset(best.in_place)
-
-
-def _best_lowering(op: Op, inputs: Sequence[TensorType | None]) -> Lowering | None:
-    """The quickest lowering that works on the caller's memory as it is; None for one that is sensitive to the layout
-    and takes longer than another with the changes of layout."""
-    types = (*inputs, *op.infer(*inputs))
-    quickest, time, best = None, math.inf, math.inf
-    for option in op.lowerings(inputs, jit.host_target()):
-        layouts = (*option.inputs, *option.outputs)
-        given = [(x, layout) for x, layout in zip(types, layouts, strict=True) if x is not None]
-        other = [2 * x.nbytes for x, layout in given if layout != PLAIN]
-        if not other and option.seconds < time:
-            quickest, time = option, option.seconds
-        best = min(best, option.seconds + sum(map(conversion_seconds, other)))
-    if quickest is not None and quickest.layout_sensitive and time > best + _WORTH_STEPS:
-        return None
-    return quickest
+    way = way_of(op, inputs, types, count, algorithm)
+    if way is None:
+        return _reference_runner(op, tuple(inputs), types, output_shapes), frozenset(range(len(inputs)))
+    if not isinstance(way, Lowering):
+        return program_runner(way.program, output_shapes), frozenset()
+    return NativeCall(way, inputs, types, output_shapes, count).runner(), frozenset(way.in_place)
 
 
 def _reference_runner(

@@ -116,4 +116,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "shape": (
         "pool_output_shape",
     ),
+    "ways.explanation": (
+        "explain",
+    ),
 }

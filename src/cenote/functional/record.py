@@ -10,9 +10,9 @@ The body gets checked values: an array as its type (TensorType) or as a map (For
 such, for other annotations what their kind (`kinds.py`) reads, and else what the caller gave. A dataclass stands for
 its fields. A body under `composed` gets the arrays themselves and runs other functions on them. From the record come
 
-- the function that callers see, with `out`, `threads` and, for maps, `layout` among its keywords. Its own code is one
-  call of the dispatcher, so that a second call costs what it would cost if it were written by hand. It puts its name
-  before the errors of all that it calls, which need not know it (`dispatch.raise_named`);
+- the function that callers see, with `out`, `threads`, `algorithm` and, for maps, `layout` among its keywords. Its code
+  is one call of the dispatcher, so that a second call costs what it would cost if it were written by hand. It puts
+  its name before the errors of all that it calls, which need not know it (`dispatch.raise_named`);
 - with `ranks`, a function for each number of spatial axes: max_pool1d, max_pool2d, max_pool3d;
 - its gradient (pool/backward.py), its twin in cenote.torch, its line in `__init__.pyi` and in the table of names.
 """
@@ -41,7 +41,7 @@ from cenote.functional.arguments import (
     real,
     whole,
 )
-from cenote.functional.callers import Caller
+from cenote.functional.callers import Caller, called
 from cenote.functional.dispatch import FAILURES, raise_named
 from cenote.functional.kinds import (
     ANY,
@@ -57,7 +57,7 @@ from cenote.ops.base import Op
 Made = TypeVar("Made", bound=Callable[..., Any])
 _PLAIN: dict[str, Kind] = {"bool": Kind(reader=flag), "int": Kind(reader=whole), "float": Kind(reader=real)}
 _LAST = ("semantics", "nan", "accumulate")
-"""Keywords that come behind `out`, `layout` and `threads`."""
+"""Keywords that come behind `out`, `layout`, `threads` and `algorithm`."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class FunctionParameter:
 
 OUT = FunctionParameter("out", "A | None", keyword=True, default=(None,))
 THREADS = FunctionParameter("threads", "int | None", keyword=True, default=(None,))
+ALGORITHM = FunctionParameter("algorithm", "str | None", keyword=True, default=(None,))
 
 
 def _kind_of(text: str, names: dict[str, Any]) -> Any:
@@ -200,9 +201,9 @@ class Record:
         return (*self.layout, *own)
 
     def signature(self) -> tuple[FunctionParameter, ...]:
-        """The parameters of callers, in order: the record's own parameters, and `out`, `layout` and `threads`."""
+        """The parameters of callers, in order: the record's own, and `out`, `layout`, `threads` and `algorithm`."""
         own = [each for each in self.parameters if not isinstance(each.kind, Hidden)]
-        added = [*self.layout, THREADS]
+        added = [*self.layout, THREADS] if self.composed else [*self.layout, THREADS, ALGORITHM]
         if self.out and not any(each.name == "out" for each in own):
             added.insert(0, replace(OUT, text=self.out))
         last = [each for each in own if each.keyword and each.name in _LAST]
@@ -256,13 +257,9 @@ class Record:
 
     def in_call(self, out: str, names: dict[str, Any]) -> str:
         """The call of the dispatcher, in the function's own code, which sees `names`."""
-        keys = [
-            repr(self.name),
-            *keys_of(self.arguments, names),
-            *(f"{name} is None" for name in self.optional),
-        ]
+        keys = [*keys_of(self.arguments, names), *(f"{name} is None" for name in self.optional)]
         to = f"target({self.names_of(self.target)})" if self.target else out
-        return f"call({self.in_arrays()}, ({', '.join(keys)},), {to}, threads)"
+        return called(self.in_arrays(), self.name, keys, to)
 
     def in_body(self, out: str, names: dict[str, Any]) -> str:
         """The arguments of a composed body, in the function's own code, which sees `names`."""
@@ -388,6 +385,7 @@ def written(
     space |= {"FAILURES": FAILURES, "raise_named": raise_named}
     exec(compile(source, place.co_filename, "exec"), space)
     if isinstance(caller := space.get("call"), Caller):
+        space["caller"] = caller
         caller.serve(space)
     made: Callable[..., Any] = space[name]
     made.__defaults__ = tuple(each.default[0] for each in optional if not each.keyword) or None

@@ -16,10 +16,10 @@ from cenote.core.errors import ArgumentError, CenoteError, DTypeError, InputErro
 from cenote.core.exact import exact_key
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, TensorType, is_float
 from cenote.functional.arguments import Operation, Types
-from cenote.functional.callers import Caller, are_arrays
+from cenote.functional.callers import Caller, are_arrays, called
 from cenote.functional.dispatch import Prepared, call, raise_named
 from cenote.functional.kinds import Kind
-from cenote.functional.record import OUT, THREADS, keys_of, parameters_of, public, written
+from cenote.functional.record import ALGORITHM, OUT, THREADS, keys_of, parameters_of, public, written
 from cenote.functional.scalars import held
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.elementwise.chain import Chain, Link
@@ -162,6 +162,15 @@ class RecordedFunction:
         rest = zip(self.rest, values[self.count :], strict=False)
         return self.body(*values[: self.count], **{each.name: each.read(value) for each, value in rest})
 
+    @staticmethod
+    def split(operands: Sequence[Any]) -> tuple[tuple[Number | None, ...], tuple[Any, ...]]:
+        """The operands that are numbers, None for each array, and the arrays. Raises InputError where there is none."""
+        template = tuple(_number(x) for x in operands)
+        arrays = tuple(x for x, number in zip(operands, template, strict=True) if number is None)
+        if not arrays:
+            raise InputError("all operands are numbers; at least one must be an array")
+        return template, arrays
+
     def __call__(self, types: Types, template: tuple[Any, ...], *arguments: Any) -> Operation:
         """The operation for inputs of these types: `template` has the operands, None for each array."""
         recorder = FormulaRecorder(types)
@@ -203,12 +212,12 @@ def elementwise(body: Callable[..., Traced]) -> Callable[..., Any]:
     """
     formula(body)
     own = tuple(parameters_of(body))
-    signature = (*own, OUT, THREADS)
+    signature = (*own, OUT, THREADS, ALGORITHM)
     operands = "".join(f"{each.name}, " for each in own if isinstance(each.kind, OperandKind))
     names: dict[str, Any] = {"call": FORMULAS[body.__name__].caller}
     keys = keys_of([each for each in own if not isinstance(each.kind, OperandKind)], names)
     template = "None, " * FORMULAS[body.__name__].count
-    line = f"call(({operands}), ({', '.join([repr(body.__name__), f'({template})', *keys])}), out, threads)"
+    line = called(f"({operands})", body.__name__, [f"({template})", *keys], "out")
     return public(written(body.__name__, signature, "A", line, names, body, body.__doc__))
 
 
@@ -286,21 +295,28 @@ def operation_of(recorder: FormulaRecorder, result: Traced) -> Operation:
     return Operation(recorder.chain(result), tuple(x.shape for x in recorder.inputs), (result.shape,))
 
 
-def run(name: str, operands: Sequence[Any], arguments: Sequence[Any], out: object, threads: object) -> Any:
-    """A function of FORMULAS on arrays and numbers, at least one of them an array, or on recorded values."""
-    formula, nothing = FORMULAS[name], (None,) * len(operands)
+def run(
+    name: str | tuple[str, str],
+    operands: Sequence[Any],
+    arguments: Sequence[Any],
+    out: object,
+    threads: object,
+) -> Any:
+    """A function of FORMULAS on arrays and numbers, at least one of them an array, or on recorded values. `name`:
+    that of the function, or that and its algorithm's."""
+    title, algorithm = (name, None) if isinstance(name, str) else name
+    formula, nothing = FORMULAS[title], (None,) * len(operands)
     given = tuple(operands)
     if are_arrays(given):
         return formula.caller.now(given, (name, nothing, *arguments), out, threads)
     for x in operands:
         if isinstance(x, Traced):
-            if out is not None or threads is not None:
-                raise ArgumentError("out and threads are arguments of the fused function, not of its parts")
-            return record(name, *operands, arguments=arguments)
-    template = tuple(_number(x) for x in operands)
-    arrays = tuple(x for x, number in zip(operands, template, strict=True) if number is None)
-    if not arrays:
-        raise InputError("all operands are numbers; at least one must be an array")
+            if out is not None or threads is not None or algorithm is not None:
+                raise ArgumentError(
+                    "out, threads and algorithm are arguments of the fused function, not of its parts"
+                )
+            return record(title, *operands, arguments=arguments)
+    template, arrays = formula.split(operands)
 
     def learn(prepared: Prepared, *_: Any) -> None:
         if all(x is None or type(x) in (bool, int, float) for x in template):

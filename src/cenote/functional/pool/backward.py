@@ -14,12 +14,13 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import Operation, Types, form, semantics_named
-from cenote.functional.callers import Caller
+from cenote.functional.callers import Caller, called
 from cenote.functional.dispatch import FAILURES, Parser, call, raise_named
 from cenote.functional.kinds import ArrayKind, MapKind
 from cenote.functional.names import FAMILIES
@@ -68,7 +69,7 @@ def _gradient(record: Record) -> Function:
     signature = inspect.signature(record.function)
     arrays = [each.name for each in record.of(ArrayKind)]
 
-    def run(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
+    def run(caller: Function, grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
         if "indices" in arrays and indices is not None:
             kwargs["indices"], indices = indices, None
         try:
@@ -77,23 +78,25 @@ def _gradient(record: Record) -> Function:
             raise ArgumentError(str(error)) from None
         bound.apply_defaults()
         given = {**bound.arguments, "return_indices": False}
-        to = given["out"], given["threads"]
+        to, algorithm = (given["out"], given["threads"]), given["algorithm"]
+        first = name if algorithm is None else (name, algorithm)
         if indices is None:
             inputs = (grad_output, *(given[each] for each in arrays))
-            return call(parser, inputs, (name, *(given[each.name] for each in record.arguments)), *to)
+            return caller(parser, inputs, (first, *(given[each.name] for each in record.arguments)), *to)
         if not record.indexed:
             raise ArgumentError("takes no indices")
         (kind,) = (each.kind for each in record.of(MapKind))
         layout, plain = given["layout"], isinstance(kind, MapKind) and kind.plain
-        rest = (name, record.rank_by(layout), layout, given["semantics"], plain)
-        return call(_parse_indices, (grad_output, indices, given["input"]), rest, *to)
+        rest = (first, record.rank_by(layout), layout, given["semantics"], plain)
+        return caller(_parse_indices, (grad_output, indices, given["input"]), rest, *to)
 
     def function(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
         try:
-            return run(grad_output, *args, indices=indices, **kwargs)
+            return run(call, grad_output, *args, indices=indices, **kwargs)
         except FAILURES as error:
             raise_named(name, error)
 
+    vars(function)["under"] = lambda caller: partial(run, caller)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
         f"Gradient of {record.name} with respect to its input: grad_output, then the arguments of "
@@ -105,8 +108,8 @@ def _gradient(record: Record) -> Function:
 def _of_regions(record: Record) -> Function:
     """The gradient of a function whose arrays are made of what it is given."""
     name = f"{record.name}_backward"
-    values = ", ".join(each.name for each in record.arguments)
-    line = f"call((grad_output, *arrays(input, boxes)), ({name!r}, {values}), out, threads)"
+    values = [each.name for each in record.arguments]
+    line = called("(grad_output, *arrays(input, boxes))", name, values, "out")
     names = {"call": Caller(_parser(record)), "arrays": record.arrays}
     signature = (FunctionParameter("grad_output", "A"), *record.signature())
     doc = f"Gradient of {record.name} with respect to its input; boxes get none."
@@ -116,14 +119,14 @@ def _of_regions(record: Record) -> Function:
 def _by_indices(record: Record) -> Function:
     """The gradient of a function by the indices that it gave, which alone say it."""
     name = f"{record.name}_backward"
-    key = f"({name!r}, {record.rank}, layout, 'torch', True)"
-    line = f"call((grad_output, indices, input), {key}, out, threads)"
+    keys = [repr(record.rank), "layout", "'torch'", "True"]
+    line = called("(grad_output, indices, input)", name, keys, "out")
     arrays = (
         FunctionParameter("grad_output", "A"),
         FunctionParameter("input", "A"),
         FunctionParameter("indices", "DLPack"),
     )
-    shared = tuple(each for each in record.signature() if each.name in ("layout", "threads"))
+    shared = tuple(each for each in record.signature() if each.name in ("layout", "threads", "algorithm"))
     signature = (*arrays, OUT, *shared)
     doc = f"Gradient of {record.name} by the indices that it gave (return_indices=True)."
     return written(name, signature, "A", line, {"call": Caller(_parse_indices)}, _by_indices, doc)
