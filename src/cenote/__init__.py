@@ -37,11 +37,16 @@ from cenote.models.loading import load, load_with, unsupported
 from cenote.models.model import Model
 
 if TYPE_CHECKING:
-    from cenote import functional, kernels, serving, tiling
+    from cenote import algorithms, functional, kernels, serving, tiling
     from cenote.about.info import Info, info
     from cenote.about.stored import CachedFile, cache_contents, clear_cache
     from cenote.compression.compress import compress
     from cenote.compression.report import Compression
+    from cenote.core.extensions.switched import (
+        register_algorithm,
+        register_rewrite,
+        registered_extensions,
+    )
     from cenote.diagnosis.diagnose import Diagnosis
     from cenote.frontends.parameters.writer import extract
     from cenote.functional.custom.kernel_functions import jit_elementwise, jit_kernel
@@ -82,6 +87,7 @@ __all__ = [
     "UnsupportedError",
     "Verification",
     "__version__",
+    "algorithms",
     "cache_contents",
     "check_operator",
     "clear_cache",
@@ -97,6 +103,9 @@ __all__ = [
     "load_with",
     "quantize",
     "register",
+    "register_algorithm",
+    "register_rewrite",
+    "registered_extensions",
     "registered_operators",
     "serving",
     "tiling",
@@ -134,12 +143,15 @@ _ON_DEMAND = {
     "jit_elementwise": "cenote.functional.custom.kernel_functions",
     "jit_kernel": "cenote.functional.custom.kernel_functions",
     "extract": "cenote.frontends.parameters.writer",
+    "register_algorithm": "cenote.core.extensions.switched",
+    "register_rewrite": "cenote.core.extensions.switched",
+    "registered_extensions": "cenote.core.extensions.switched",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import what not every program uses on its first use."""
-    if name in ("functional", "kernels", "serving", "tiling"):
+    if name in ("algorithms", "functional", "kernels", "serving", "tiling"):
         with importing():
             return import_module(f"cenote.{name}")
     if name in _ON_DEMAND:

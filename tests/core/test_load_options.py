@@ -27,6 +27,7 @@ OTHERS: dict[str, Any] = {
     "outputs": ["y"],
     "algorithms": {"stem": "direct"},
     "rewrites": ["float32"],
+    "extensions": [("shop.direct", "shop", "0123")],
 }
 
 

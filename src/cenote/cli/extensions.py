@@ -1,4 +1,4 @@
-"""Operators of users on the command line: modules and files that register them."""
+"""Extensions on the command line: modules and files that register operators, algorithms and rewrites of users."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import cenote
 
@@ -14,19 +15,19 @@ OPERATORS = "--operators"
 
 
 def import_operators(modules: Iterable[str]) -> None:
-    """Import modules by name, or Python files by path; each must register an operator.
+    """Import modules by name, or Python files by path; each must register something.
 
-    Raises ArgumentError where one cannot be imported, or registers none.
+    Raises ArgumentError where one cannot be imported, or registers nothing.
     """
     for module in modules:
-        before, loaded = cenote.registered_operators(), Path(module).stem in sys.modules
+        before, loaded = _registered(), Path(module).stem in sys.modules
         try:
             _import(module)
         except Exception as error:  # whatever the module's code raises
             raise cenote.ArgumentError(
                 f"{OPERATORS}: {module} cannot be imported ({type(error).__name__}: {error})"
             ) from error
-        if cenote.registered_operators() == before and not loaded:
+        if _registered() == before and not loaded:
             raise cenote.ArgumentError(
                 f"{OPERATORS}: {module} registers no operator; put "
                 '@cenote.register("domain.Operator") before a function, or @cenote.register before a class'
@@ -39,6 +40,11 @@ def operator_classes(module: str) -> list[type]:
     found = [each for each in cenote.registered_operators().values() if isinstance(each, type)]
     own = [each for each in found if each.__module__ == name or each.__module__.startswith(f"{name}.")]
     return list(dict.fromkeys(own))
+
+
+def _registered() -> tuple[dict[str, Any], ...]:
+    """Return all that is registered."""
+    return cenote.registered_operators(), cenote.registered_extensions()
 
 
 def _import(module: str) -> None:

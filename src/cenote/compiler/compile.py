@@ -17,6 +17,7 @@ from cenote.compiler.memory import Placement, place_values
 from cenote.compiler.report import PlanDescription, describe_plan
 from cenote.compiler.schedule import Schedule, schedule
 from cenote.compiler.templates import with_positions
+from cenote.core.extensions.switched import UserExtension, considering
 from cenote.core.load_options import LoadOptions
 from cenote.core.trace import Trace
 from cenote.core.types import TensorType
@@ -76,6 +77,11 @@ class Compilation:
         """Number of threads per inference."""
         return resolve_threads(self.options.threads)
 
+    @property
+    def algorithms(self) -> tuple[UserExtension, ...]:
+        """Algorithms of users that are switched on."""
+        return tuple(each for each in self.options.switched_on() if each.of)
+
     def optimized(self, graph: Graph) -> Graph:
         """Return the specialised graph after all passes."""
         return optimize(graph, jit.host_target(), self.options, inferred=True)
@@ -116,7 +122,9 @@ def _scheduled(
     handover = source if isinstance(source, OwnedGraph) else OwnedGraph(source)
 
     def make() -> Schedule:
-        return schedule(how.optimized(handover.take()), target, how.decide, trace)
+        optimized = how.optimized(handover.take())
+        with considering(how.algorithms):
+            return schedule(optimized, target, how.decide, trace)
 
     return make
 

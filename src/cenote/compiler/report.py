@@ -13,14 +13,15 @@ from typing import Any
 
 from cenote.compiler.barriers import StepKind, StepOrigin
 from cenote.compiler.html import plan_html
-from cenote.compiler.memory import Placement, temporary_name
+from cenote.compiler.memory import Placement
+from cenote.compiler.memory_report import MemoryDescription, described_blocks
 from cenote.compiler.schedule import BY_COST, Schedule
 from cenote.core.sizes import plain
 from cenote.core.types import short_name
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Alias, Lowering, Op
 from cenote.runtime.program import Program
-from cenote.runtime.steps import KernelStep, SlotKind
+from cenote.runtime.steps import KernelStep
 
 _WIDEST = 56  # most letters of a column of text
 
@@ -39,8 +40,9 @@ class StepDescription:
     Work: `operations` of its part of the operator and those that the kernel executes, multiply-adds counted as 2;
     `read_bytes` and `written_bytes` that must be moved at least once; `dtype`, the type it computes in. `seconds`:
     the cost model's estimate of the node's lowering on one thread; `rivals`: its estimates of other lowerings, by
-    name. `not_narrower`: why a layer is not in the narrower numbers that `precision` asks for or that a quantised
-    model has, empty where it is, where there are none, and where that is the choice of an algorithm (`reason`).
+    name. `origin`: of a user's algorithm, its name, file and line. `not_narrower`: why a layer is not in the narrower
+    numbers that `precision` asks for or that a quantised model has, empty where it is, where there are none, and where
+    that is the choice of an algorithm (`reason`).
     """
 
     kind: str
@@ -62,6 +64,7 @@ class StepDescription:
     seconds: float = 0.0
     rivals: tuple[tuple[str, float], ...] = ()
     not_narrower: str = ""
+    origin: str = ""
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> StepDescription:
@@ -75,48 +78,13 @@ _WORK = ("operations", "executed_operations", "read_bytes", "written_bytes")
 
 
 @dataclass(frozen=True)
-class BlockDescription:
-    """A buffer of the arena: `nbytes` bytes from `offset`, from the step `first` to the step `last`."""
-
-    name: str
-    offset: int
-    nbytes: int
-    first: int
-    last: int
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> BlockDescription:
-        """Read the result of `as_dict`. Numbers that depended on sizes are texts in JSON."""
-        return BlockDescription(**{**data, "offset": int(data["offset"]), "nbytes": int(data["nbytes"])})
-
-
-@dataclass(frozen=True)
-class MemoryDescription:
-    """Memory in bytes. `arena` holds all intermediate values, `peak` is the largest set of them alive at once (no
-    plan can need less), `constants` are the weights in the kernels' form, `scratch` is each thread's own memory.
-    `blocks`: the buffers of the arena, with their places and lifetimes.
-    """
-
-    arena: int
-    peak: int
-    constants: int
-    scratch: int
-    buffers: int
-    blocks: tuple[BlockDescription, ...] = ()
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> MemoryDescription:
-        """Read the result of `as_dict`."""
-        return MemoryDescription(**{**data, "blocks": tuple(map(BlockDescription.from_dict, data["blocks"]))})
-
-
-@dataclass(frozen=True)
 class PlanDescription:
     """Description of a plan. `free` names the nodes that cost nothing, with the reason; `kernels` counts the
     launches.
 
     `between` are the nodes that run on the host after this plan and before the next stage's, where there are stages.
-    `guards`: of a plan for all sizes of a class, the questions that the class has the same answers to.
+    `guards`: of a plan for all sizes of a class, the questions that the class has the same answers to. `rewritten`: the
+    rewrites of users that changed the graph, with file and line, and at how many places.
     """
 
     name: str
@@ -129,6 +97,7 @@ class PlanDescription:
     memory: MemoryDescription
     between: tuple[str, ...] = ()
     guards: int = 0
+    rewritten: tuple[tuple[str, int], ...] = ()
 
     def count(self, kind: str) -> int:
         """Return the number of steps of a kind."""
@@ -153,7 +122,15 @@ class PlanDescription:
             memory=MemoryDescription.from_dict(data["memory"]),
             between=tuple(data["between"]),
             guards=data["guards"],
+            rewritten=tuple((origin, count) for origin, count in data["rewritten"]),
         )
+
+    @property
+    def from_outside(self) -> tuple[str, ...]:
+        """Lines on the algorithms and rewrites of users: name, file and line, and how often each is used."""
+        steps = Counter(step.origin for step in self.steps if step.origin)
+        lines = [f"{origin}: {count} step(s)" for origin, count in steps.items()]
+        return *lines, *(f"{origin}: replaced at {count} place(s)" for origin, count in self.rewritten)
 
     @property
     def head(self) -> tuple[str, ...]:
@@ -223,9 +200,10 @@ def describe_plan(
             constants=sum({id(array): array.nbytes for array in program.constants}.values()),
             scratch=program.scratch_bytes,
             buffers=len(memory.buffers),
-            blocks=tuple(_blocks(graph, memory, origins)),
+            blocks=tuple(described_blocks(graph, memory, origins)),
         ),
         between=tuple(f"{node.title}: {node.op}" for node in between),
+        rewritten=graph.rewritten,
     )
 
 
@@ -261,7 +239,9 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[StepOrigin]) 
 def _of_kernel(step: KernelStep, origin: StepOrigin, option: Lowering | None) -> dict[str, Any]:
     """Return the fields that only the description of a kernel step has."""
     known = origin.kind is StepKind.KERNEL and option is not None
+    extension = None if option is None else option.extension
     return {
+        "origin": "" if extension is None else extension.origin,
         "operations": origin.work.operations,
         "executed_operations": origin.work.executed,
         "read_bytes": origin.work.read,
@@ -274,26 +254,6 @@ def _of_kernel(step: KernelStep, origin: StepOrigin, option: Lowering | None) ->
         "barrier": step.barrier,
         "scratch_bytes": step.scratch,
     }
-
-
-def _blocks(graph: Graph, memory: Placement, origins: Sequence[StepOrigin]) -> Iterator[BlockDescription]:
-    """Describe the buffers of the arena, with the steps of the nodes that touch them."""
-    steps: dict[int, tuple[int, int]] = {}  # first and last of each node
-    for number, origin in enumerate(origins):
-        steps[origin.node] = (steps.get(origin.node, (number,))[0], number)
-    times: dict[str, tuple[int, int]] = {}
-    for index, (first, last) in steps.items():
-        node = graph.nodes[index]
-        roots = {
-            memory.buffer_of[name].root for name in (*node.inputs, *node.outputs) if name in memory.buffer_of
-        }
-        roots |= {temporary_name(index, i) for i in range(len(memory.temporaries.get(index, ())))}
-        for root in roots:
-            before = times.get(root, (first, last))
-            times[root] = (min(before[0], first), max(before[1], last))
-    for buffer in memory.buffers:
-        if buffer.slot is not None and buffer.slot.kind is SlotKind.ARENA and buffer.root in times:
-            yield BlockDescription(buffer.root, buffer.slot.offset, buffer.nbytes, *times[buffer.root])
 
 
 class _Values:
@@ -369,6 +329,7 @@ def _notes(plan: PlanDescription) -> Iterator[str]:
     for node in plan.between:
         yield f"  then on the host, before the next stage: {node}"
     yield from _choices(plan)
+    yield from (f"from outside: {line}" for line in plan.from_outside)
     wider = {step.node: step.not_narrower for step in plan.steps if step.not_narrower}
     if wider:
         yield f"precision: {len(wider)} layer(s) in wider numbers than asked for"

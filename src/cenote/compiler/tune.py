@@ -182,9 +182,12 @@ class Tuner(Decide):
 
 
 def label(option: Lowering) -> str:
-    """Return a lowering's name with the layouts of its operands."""
+    """Return a lowering's name with the layouts of its operands, and of a user's algorithm the digest of its source."""
+    version = "" if option.extension is None else f" {option.extension.reference.digest}"
     read = ",".join("-" if layout is None else str(Layout(layout.lanes)) for layout in option.inputs)
-    return f"{option.name} {read} -> {','.join(str(Layout(layout.lanes)) for layout in option.outputs)}"
+    return (
+        f"{option.name} {read} -> {','.join(str(Layout(layout.lanes)) for layout in option.outputs)}{version}"
+    )
 
 
 def record_name(node: Node, types: Types, weights: int) -> str:

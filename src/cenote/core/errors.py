@@ -10,7 +10,7 @@
     ├── ArgumentError      an attribute or argument is out of range (also a ValueError)
     ├── InputError         an argument passed to a model does not fit it (also a ValueError)
     ├── CapacityError      more memory is needed than there is (also a MemoryError)
-    ├── OperatorError      a function that computes a user's operator failed (also a RuntimeError)
+    ├── OperatorError      a user's function (operator, algorithm, rewrite) failed (also a RuntimeError)
     ├── CodegenError       a generated kernel could not be built or loaded (also a RuntimeError)
     └── UnavailableError   a server has no room for a request, or is closing (also a RuntimeError)
 
@@ -85,7 +85,8 @@ class CapacityError(CenoteError, MemoryError):
 
 
 class OperatorError(CenoteError, RuntimeError):
-    """A function that computes an operator of a user raised an exception, or returned what its node does not have."""
+    """A function of a user, which is an operator, an algorithm or a rewrite, raised an exception or returned something
+    that it must not return."""
 
 
 class CodegenError(CenoteError, RuntimeError):

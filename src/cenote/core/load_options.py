@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from cenote.core.errors import ArgumentError, UnsupportedError, shown
 from cenote.core.extensions.registry import UserOperator, operators_by_name, with_registered
+from cenote.core.extensions.switched import UserExtension, extensions_by_name, resolved
 from cenote.core.options import (
     DENORMALS,
     FORMATS,
@@ -205,7 +206,7 @@ class LoadOptions:
     operators: Mapping[str, UserOperator | Callable[..., Any]] = option(
         dict,
         "Functions and classes that compute nodes, by the names of their operators. On the command line: modules, or "
-        "files, that register some.",
+        "files, that register some, or algorithms and rewrites.",
         operators_by_name,
         flag="--operators",
         values='{"shop.Frobnicate": function}',
@@ -220,6 +221,16 @@ class LoadOptions:
         values='{"conv1": "direct", "max_pool": "generic"}',
         keyed=True,
         stored=True,
+    )
+    extensions: Sequence[str | tuple[str, str, str]] = option(
+        (),
+        "Algorithms and rewrites of users that are switched on, by the names under which they are registered.",
+        extensions_by_name,
+        flag="--extensions",
+        values='("shop.direct", "shop.fold")',
+        keyed=True,
+        stored=True,
+        alters=always,
     )
     rewrites: Sequence[Rewrite] = option(
         (),
@@ -244,6 +255,13 @@ class LoadOptions:
     def user_operators(self) -> Mapping[str, UserOperator]:
         """The functions and classes of `operators`, and those that are registered besides."""
         return with_registered(self.operators)
+
+    def switched_on(self) -> tuple[UserExtension, ...]:
+        """Return the algorithms and rewrites of `extensions`, in order, to plan with.
+
+        Raises UnsupportedError where this process does not have one that a plan was made with, or another version.
+        """
+        return resolved(extensions_by_name("extensions", self.extensions))
 
     @property
     def exact(self) -> bool:

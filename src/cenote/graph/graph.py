@@ -57,6 +57,7 @@ class Graph:
     `types` holds the concrete type of every value once the graph is specialised to its inputs' shapes (before that,
     only of the constants); `layouts` how each lies in memory once layouts are chosen (absent: plain).
     `reasons`: by a node's first output, why passes did not give it the narrower numbers that were asked for.
+    `rewritten`: rewrites of users that changed it, with where they come from, and at how many places.
     """
 
     inputs: tuple[Declared, ...]
@@ -67,6 +68,7 @@ class Graph:
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     name: str = "graph"
     reasons: Mapping[str, str] = field(default_factory=dict)
+    rewritten: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         for attribute in ("constants", "types", "layouts", "reasons"):

@@ -49,12 +49,13 @@ def load(
     outputs: Sequence[str] | None = None,
     operators: Mapping[str, OperatorFunction | Callable[..., Any]] | None = None,
     algorithms: Mapping[str, str] | None = None,
+    extensions: Sequence[str] = (),
 ) -> Model:
     """Load a model and make it ready to run.
 
     source     path of a model or a plan file (`Model.save`), a model's bytes, an open binary file, or an
                `onnx.ModelProto`. Models are ONNX, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders, graphs
-               beside their checkpoint (.meta), TensorFlow Lite, Keras (.keras, .h5) and folders of `cenote.extract`
+               beside their checkpoint (.meta), TensorFlow Lite, Keras (.keras, .h5), folders of `cenote.extract`
     threads    threads per inference; by default CENOTE_THREADS, or one per physical core
     precision  "exact": convolutions without Winograd, whose rounding error is 2 to 3 times a plain sum's, products in
                chains of 32 terms instead of 256, and averages, sums, norms and statistics in float64; "bfloat16":
@@ -62,10 +63,9 @@ def load(
                CPU multiplies bfloat16 faster than float32, and weights="bfloat16" unless that says float16;
                "float16x3": convolutions and products also by three products of float16 where the CPU has tiles for them
                (AMX-FP16), as accurate as plain sums in float32 unless channels of a pixel lie 2^24 apart
-    weights    "bfloat16", "float16": weights of linear layers (Gemm, MatMul) are kept in it: half their time on few
-               rows, each weight rounded relatively by up to 2^-9 or 2^-12
+    weights    "bfloat16", "float16": linear layers keep theirs so, rounded to 2^-9 or 2^-12, half as long on few rows
     tune       among algorithms that the cost model finds close: "full" measures and caches, "cached" takes what is so
-    denormals  "flush" lets kernels treat numbers below 1.2e-38 as zero, which are slow; by default CENOTE_DENORMALS
+    denormals  "flush": numbers below 1.2e-38, which are slow, may be taken as zero; by default CENOTE_DENORMALS
     shapes     for each input by name an entry per axis: a size fixes a symbolic dimension, "h<=640" bounds it, "h" or
                None leaves it open. Equal names are equal sizes: shapes={"x": ("n<=8", 3, "h<=640", "w<=640")}
     format     "onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras", "layers" or "bat"; else the content's
@@ -73,11 +73,11 @@ def load(
     inputs     names of values (TensorFlow's are "scope/node:1") to load the part of the model behind them; by default
                the inputs that the outputs need; a placeholder like `is_training` is one if it is named
     outputs    names of values to load the part before them; by default the model's outputs
-    algorithms {"conv1": "direct", "max_pool": "generic"}: algorithms by the names of nodes, which win, or of operators,
-               as `cenote inspect` shows them; "reference" computes a node in NumPy
+    algorithms {"conv1": "direct", "max_pool": "generic"}: by nodes' names, which win, or operators'; "reference": NumPy
     operators  functions (or `cenote.OperatorFunction`) that compute nodes of an ONNX model, by operator: with
                {"shop.Frobnicate": f}, f gets a node's inputs as arrays, its attributes by name, and returns an array or
                a tuple of them. They win over the model's functions, Cenote's operators and those of `cenote.register`
+    extensions algorithms and rewrites of users to switch on (`cenote.register_algorithm`, `cenote.register_rewrite`)
 
     With bounds for all dimensions (the first axis counts as 1 without) the model is planned for the largest sizes, and
     its memory taken, at once; a run beyond a bound raises ShapeError. A plan file takes `threads`, `denormals`, bounds
@@ -85,14 +85,14 @@ def load(
     any process, compiles nothing and shares the weights (CENOTE_PLAN_CACHE limits the megabytes).
 
     Raises MissingFileError, ModelError for an invalid model, UnsupportedError for a valid one that Cenote cannot run
-    and for options that differ from a plan file's, OperatorError where a function of `operators` fails, ArgumentError
-    for a bad argument, an unknown name, an input that is needed and not named, and (with open sizes when a run needs a
-    plan) an algorithm that a node does not have, CapacityError for lack of memory.
+    and for options that differ from a plan file's, OperatorError where a user's function fails, ArgumentError for a bad
+    argument, an unknown name, an input that is needed and not named, and (with open sizes when a run needs a plan) an
+    algorithm that a node does not have, CapacityError for lack of memory.
     """
-    return load_with(source, LoadOptions(
-        threads=threads, precision=precision, weights=weights, tune=tune, denormals=denormals, format=format,
-        shapes={} if shapes is None else shapes, signature=signature, inputs=inputs, outputs=outputs,
-        operators={} if operators is None else operators, algorithms={} if algorithms is None else algorithms,
+    return load_with(source, LoadOptions(threads=threads, precision=precision, weights=weights, tune=tune,
+        denormals=denormals, format=format, signature=signature, inputs=inputs, outputs=outputs, extensions=extensions,
+        shapes={} if shapes is None else shapes, operators={} if operators is None else operators,
+        algorithms={} if algorithms is None else algorithms,
     ))  # fmt: skip
 
 

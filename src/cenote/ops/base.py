@@ -15,6 +15,7 @@ import numpy as np
 
 from cenote.core.errors import CenoteError, ModelError, ShapeError, UnsupportedError
 from cenote.core.exact import Exact
+from cenote.core.extensions.switched import UserExtension
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View
@@ -106,7 +107,7 @@ class Lowering:
     `alias`: nothing is computed, the placement does it all. `by_size`: whether it is the best depends on how large
     its inputs are, more than on anything else. `layout_sensitive`: it works on the memory of its callers, but one in
     another layout may be so much quicker that the changes of layout pay; where that is not known, estimates of one
-    layout are compared with each other only.
+    layout are compared with each other only. `extension`: of a user's algorithm, what registered it.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Lowering:
     alias: Alias | None = None
     by_size: bool = False
     layout_sensitive: bool = False
+    extension: UserExtension | None = None
 
     @staticmethod
     def of_call(

@@ -190,7 +190,7 @@ def decoder_of(operator: str, function: OperatorFunction) -> Decoder:
     """Return the decoder of the nodes that a function computes."""
 
     def decode(node: Imported) -> UserFunction:
-        attributes = tuple((name, _stored(name, node.attributes[name])) for name in sorted(node.attributes))
+        attributes = stored_attributes(node.attributes)
         _check_call(operator, function, node)
         return UserFunction(
             operator, function.digest, attributes, node.outputs, function.pure, function.module
@@ -213,6 +213,11 @@ def _check_call(operator: str, function: OperatorFunction, node: Imported) -> No
             f"{operator}: {function.place} takes {taken}, but the node has {len(node.present)} input(s) and the "
             f"attributes {attributes} ({error})"
         ) from None
+
+
+def stored_attributes(attributes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Return attributes as data that has a hash and that plans hold. Raises UnsupportedError for other types."""
+    return tuple((name, _stored(name, attributes[name])) for name in sorted(attributes))
 
 
 def _stored(name: str, value: object) -> Any:

@@ -26,6 +26,7 @@ from cenote.passes.channels_last import read_channels_last
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
 from cenote.passes.dilation import space_to_batch
 from cenote.passes.einsum import write_out_einsums
+from cenote.passes.extensions.rewrites import rewrites_of
 from cenote.passes.fuse import Rewriter, fuse, fuse_gates
 from cenote.passes.global_pools import recognize_global_pools, recognize_quantized_pools
 from cenote.passes.normalizations import recognize_normalizations
@@ -53,13 +54,13 @@ GraphPass = Callable[[Graph], Graph]
 
 def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
     """Return the passes for a target. Of the options `precision` "exact" forbids Winograd and long chains of
-    additions, and has averages, sums and norms taken in float64, `weights` is the type in which linear layers keep
-    theirs, `rewrites` are the requested ones of `core.options.Rewrite`.
-    """
+    additions, and has averages, sums and norms taken in float64, `weights` is the type of linear layers' weights,
+    `rewrites` are the requested ones of `core.options.Rewrite`, `extensions` name those of users."""
     exact, rewrites, weights = options.exact, options.rewrites, options.stored_weights
     return (
-        *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
+        *rewrites_of(options),  # of the model's own operators
+        *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         recognize_quantized_pools,
         lambda graph: move_bytes(graph, target),
         eliminate_dead,  # what moved floats reads them no more

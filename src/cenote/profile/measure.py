@@ -215,6 +215,9 @@ def _profile_of(
         stages=len(measured.parts),
         timeline=measured.spans,
         arena=_arena(measured.parts),
+        notes=tuple(
+            f"from outside: {line}" for part in measured.parts for line in part.description.from_outside
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from cenote.core.extensions import installed
 from cenote.core.extensions.classes import OperatorClass, is_operator_class, key_of
 from cenote.core.extensions.functions import OperatorFunction
 from cenote.core.extensions.modules import import_registering
+from cenote.core.extensions.switched import forget
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -136,7 +137,8 @@ def registered_operators() -> dict[str, OperatorFunction | type]:
 
 
 def unregister(operator: str | type) -> None:
-    """Forget a registered operator, by its name, or a class with all its names; models that use it keep it.
+    """Forget a registered operator, algorithm or rewrite, by its name, or a class with all its names; models that use
+    it keep it.
 
     Raises ArgumentError for one that is not registered.
     """
@@ -148,7 +150,11 @@ def unregister(operator: str | type) -> None:
             for names in (_registered, _installed):
                 if names.get(name) is made:
                     del names[name]
-    elif _registered.pop(operator, None) is None and _installed.pop(operator, None) is None:
+    elif (
+        _registered.pop(operator, None) is None
+        and _installed.pop(operator, None) is None
+        and not forget(operator)
+    ):
         raise ArgumentError(
             f"operators: {operator} is not registered{near(operator, [*_registered, *_installed])}"
         )

@@ -161,12 +161,9 @@ class PoolProblem:
 
     def passes_caches(self, target: Target) -> bool:
         """Whether the tensors exceed the last cache, so that memory limits the speed."""
-        geometry, memory = self.geometry, self.memory
-        elements = math.prod(geometry.size) + math.prod(geometry.out)
-        return (
-            plain(elements * memory.step * memory.batches * memory.channels) * self.dtype.itemsize
-            > target.l3_bytes
-        )
+        memory, elements = self.memory, math.prod(self.geometry.size) + math.prod(self.geometry.out)
+        every = plain(elements * memory.step * memory.batches * memory.channels)
+        return every * self.dtype.itemsize > target.l3_bytes
 
     def widest(self, target: Target) -> int:
         """Number of lanes of the widest vectors that hold elements in both types."""
@@ -180,10 +177,14 @@ Build = Callable[..., Call]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to solve a problem: its work, which gives its estimated seconds, and the builder of its call."""
+    """One way to solve a problem: its work, or its estimated seconds, on one core, and the builder of its call."""
 
-    work: PoolWork
+    work: PoolWork | float
     build: Build
+
+    def seconds(self, target: Target) -> float:
+        """Estimated seconds on one core."""
+        return self.work.seconds(target) if isinstance(self.work, PoolWork) else self.work
 
 
 def index_words(problem: PoolProblem) -> dict[str, Argument]:

@@ -1,35 +1,32 @@
 """The algorithms of convolutions, in the order in which they are tried when estimates are equal.
 
-A new algorithm is a file with `offer(problem)` and a line here: docs/add_a_convolution_algorithm.md adds one. It gives
-nothing where the algorithm does not serve the problem, else a lowering (Winograd's one for each size of tiles):
-layouts, estimated seconds and what makes the calls.
+A new algorithm is a file with `offer(problem, target)` and a line here: docs/add_a_convolution_algorithm.md adds one.
+It gives nothing where the algorithm does not serve the problem, else a lowering (Winograd's one for each size of
+tiles): layouts, estimated seconds and what makes the calls.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+from cenote.core.extensions.switched import (
+    CONVOLUTION,
+    CONVOLUTION_AT_RUN_TIME,
+    TRANSPOSED_CONVOLUTION,
+    considered,
+)
 from cenote.kernels.conv.depthwise import QUICKEST_GROUP
+from cenote.ops.algorithm import Algorithm, lowerings_of
 from cenote.ops.base import Lowering
 from cenote.ops.conv import columns, depthwise, direct, parts, phases, rows, winograd
 from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.conv.run_time_weights import run_time_weight_lowerings
 
-Offer = Callable[[ConvProblem], Iterator[Lowering]]
-
-
-@dataclass(frozen=True)
-class ConvolutionAlgorithm:
-    """One way to compute a convolution. Names of its lowerings, which inspect, tuning and plans show, begin with
-    `name`. `wins`: when it is the fastest; `cost`: multiply-adds per output, for c channels and k filters a group and
-    t taps."""
-
-    name: str
-    offer: Offer
-    wins: str
-    cost: str
+ConvolutionAlgorithm = Algorithm[ConvProblem, Iterator[Lowering]]
+"""One way to compute a convolution. Names of its lowerings begin with `name`. `cost`: multiply-adds per output, for c
+channels and k filters a group and t taps."""
 
 
 CONSTANT = (
@@ -128,7 +125,11 @@ TRANSPOSED = (
 )
 
 # Besides those for weights at run time, all of the first list that keep infinities where they belong serve these.
-PROBLEMS = {"constant weights": CONSTANT, "weights at run time": AT_RUN_TIME, "transposed": TRANSPOSED}
+PROBLEMS: Mapping[str, tuple[ConvolutionAlgorithm, ...]] = {
+    CONVOLUTION: CONSTANT,
+    CONVOLUTION_AT_RUN_TIME: AT_RUN_TIME,
+    TRANSPOSED_CONVOLUTION: TRANSPOSED,
+}
 
 
 def algorithms_for(problem: ConvProblem) -> tuple[ConvolutionAlgorithm, ...]:
@@ -140,12 +141,18 @@ def algorithms_for(problem: ConvProblem) -> tuple[ConvolutionAlgorithm, ...]:
 
 
 def convolution_lowerings(problem: ConvProblem) -> Iterator[Lowering]:
-    """Yield the lowerings of a convolution."""
+    """Yield the lowerings of a convolution.
+
+    Algorithms of users are not asked for a convolution with a pool folded in. Those for constant weights are not asked
+    where weights are packed at run time: what they make of the weights might not be a packing.
+    """
     if problem.is_constant:
         yield from _of_constants(problem)
+        yield from () if problem.fused.pool else _of_users(CONVOLUTION, problem)
     elif not problem.fused.pool:
         for each in AT_RUN_TIME:
-            yield from each.offer(problem)
+            yield from each.offer(problem, problem.target)
+        yield from _of_users(CONVOLUTION_AT_RUN_TIME, problem)
         # Of weights that come at run time there are no parts.
         yield from run_time_weight_lowerings(replace(problem, on_tiles=False), 3, _of_constants)
 
@@ -155,13 +162,22 @@ def _of_constants(problem: ConvProblem) -> Iterator[Lowering]:
     if known is not None:
         known = known.without_outer_taps()
         for each in algorithms_for(known):
-            yield from each.offer(known)
+            yield from each.offer(known, known.target)
+
+
+def _of_users(kind: str, problem: ConvProblem) -> Iterator[Lowering]:
+    """Yield the lowerings of users' algorithms that are switched on."""
+    for extension in considered(kind):
+        known = problem.known() if problem.is_constant else problem
+        if known is not None:
+            yield from lowerings_of(extension, known, known.target)
 
 
 def transposed_lowerings(problem: ConvProblem) -> Iterator[Lowering]:
     """Yield the lowerings of a transposed convolution."""
     if problem.is_constant:
         yield from _transposed_constants(problem)
+        yield from _of_users(TRANSPOSED_CONVOLUTION, problem)
     else:
         calls = 3 * math.prod(problem.shape.strides)
         yield from run_time_weight_lowerings(problem, calls, _transposed_constants)
@@ -171,4 +187,4 @@ def _transposed_constants(problem: ConvProblem) -> Iterator[Lowering]:
     known = problem.known()
     if known is not None:
         for each in TRANSPOSED:
-            yield from each.offer(known)
+            yield from each.offer(known, known.target)

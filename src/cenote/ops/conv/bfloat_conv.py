@@ -118,7 +118,7 @@ class BfloatConv(Conv):
 def _on_bfloat_memory(problem: ConvProblem, way: str) -> Iterator[Lowering]:
     """Yield float32's lowerings that have kernels on such memory."""
     for offer in (depthwise, grouped, winograd):
-        for each in offer(problem):
+        for each in offer(problem, problem.target):
             yield replace(each, bind=_Kept(each, way))
 
 

@@ -53,9 +53,9 @@ def filter_product(
     return next((each for each in product_lowerings(terms, kinds, target) if each.name == "panels"), None)
 
 
-def columns(problem: ConvProblem) -> Iterator[Lowering]:
+def columns(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of plain tensors as a product of columns, for constant weights and for those of a run."""
-    shape, inputs, fused, target = problem.shape, problem.inputs, problem.fused, problem.target
+    shape, inputs, fused = problem.shape, problem.inputs, problem.fused
     x, y = present(inputs[0]), TensorType(FLOAT32, (shape.n, shape.filters, *shape.out))
     pads = [pad for pair in shape.pads for pad in pair]
     if fused.pool or any(is_size(pad) or pad < 0 for pad in pads):

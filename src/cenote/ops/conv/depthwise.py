@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 
 from cenote.core.sizes import maximum
+from cenote.core.target import Target
 from cenote.core.types import Layout
 from cenote.kernels.base import present
 from cenote.kernels.conv.depthwise_calls import depthwise_calls
@@ -15,13 +16,13 @@ from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
 
 
-def depthwise(problem: ConvProblem) -> Iterator[Lowering]:
+def depthwise(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of groups of one channel, and of a convolution of one channel and one filter."""
     if problem.lies_within and problem.shape.group_channels == 1:
         yield _within(problem, "depthwise")
 
 
-def grouped(problem: ConvProblem) -> Iterator[Lowering]:
+def grouped(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of groups of a few channels, where whole groups fill a vector."""
     if problem.lies_within and problem.shape.group_channels > 1:
         yield _within(problem, "grouped")

@@ -26,13 +26,13 @@ _MOST_JOINED = 1 << 20  # weights of groups that are all joined, most of them ze
 _PIXELS = (100, 24, 12, 4)  # of the map, from which `direct_shares` hold
 
 
-def direct(problem: ConvProblem) -> Iterator[Lowering]:
+def direct(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of groups that fill whole vectors, and of one group of any size."""
     if not problem.joins:
         yield _direct(problem, "direct")
 
 
-def joined(problem: ConvProblem) -> Iterator[Lowering]:
+def joined(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of other groups, joined with zeros between them."""
     if problem.joins and not problem.local:
         yield _direct(problem, "direct_joined")
@@ -52,11 +52,11 @@ def _direct(problem: ConvProblem, name: str) -> Lowering:
     )
 
 
-def regions(problem: ConvProblem) -> Iterator[Lowering]:
+def regions(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of dilated convolutions of one group with many taps in the padding."""
     if problem.joins and problem.local:
         return
-    direct, target = problem.direct, problem.target
+    direct = problem.direct
     share = share_of_taps(direct.shape, problem.lanes)
     if share > _WORTH_REGIONS:
         return
@@ -70,9 +70,9 @@ def regions(problem: ConvProblem) -> Iterator[Lowering]:
     )
 
 
-def apart(problem: ConvProblem) -> Iterator[Lowering]:
+def apart(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of groups that fill no whole vectors, each in blocks of its own."""
-    shape, lanes, target, fused = problem.shape, problem.lanes, problem.target, problem.fused
+    shape, lanes, fused = problem.shape, problem.lanes, problem.fused
     if not problem.joins:
         return
     if not (problem.local or problem.joins_too_many or shape.group_channels >= lanes):
@@ -96,9 +96,9 @@ def apart(problem: ConvProblem) -> Iterator[Lowering]:
     )
 
 
-def plain(problem: ConvProblem) -> Iterator[Lowering]:
+def plain(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of few channels: it reads the plain tensor, padded into a temporary where there is padding."""
-    shape, lanes, target = problem.shape, problem.lanes, problem.target
+    shape, lanes = problem.shape, problem.lanes
     if shape.channels >= lanes or shape.groups > 1:
         return
     direct, halo = dataclasses.replace(problem.direct, plain=True, packed={}), shape.halo

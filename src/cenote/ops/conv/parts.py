@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cenote.core.target import EMULATED
+from cenote.core.target import EMULATED, Target
 from cenote.core.types import Layout
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.parts.calls import parts_calls
@@ -15,9 +15,9 @@ from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
 
 
-def parts(problem: ConvProblem) -> Iterator[Lowering]:
+def parts(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of one group, along one or two axes, where it is asked for; tiles may be emulated."""
-    shape, target, weights = problem.shape.deep(), problem.target, present(problem.weights)
+    shape, weights = problem.shape.deep(), present(problem.weights)
     way = target.tiles.f16 or EMULATED
     if not problem.on_tiles or shape.groups > 1 or problem.fused.pool:
         return

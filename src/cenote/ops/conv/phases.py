@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import maximum
+from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Layout, TensorType
 from cenote.kernels.base import present
 from cenote.kernels.conv.depthwise import suits
@@ -19,14 +20,14 @@ from cenote.ops.conv.problem import ConvProblem, is_near
 MOST_PHASES = 256  # calls of a transposed convolution: one per output phase, the product of the strides
 
 
-def phases(problem: ConvProblem) -> Iterator[Lowering]:
+def phases(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of one group, of groups that fill whole vectors, and of groups that lie within one."""
     if not _serves(problem):
         return
     within = _lies_within(problem)
     if not within and not _is_whole(problem):
         return
-    shape, target, fused = problem.shape, problem.target, problem.fused
+    shape, fused = problem.shape, problem.fused
     deep, weights, bias = shape.deep(), present(problem.weights), problem.bias
     seconds = peak_seconds(_operations(shape), target, 0.6 if within else 0.8)
     if within:
@@ -42,11 +43,11 @@ def phases(problem: ConvProblem) -> Iterator[Lowering]:
     )
 
 
-def apart(problem: ConvProblem) -> Iterator[Lowering]:
+def apart(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of other groups, each in blocks of its own."""
     if not _serves(problem) or _lies_within(problem) or _is_whole(problem):
         return
-    shape, lanes, target, fused = problem.shape, problem.lanes, problem.target, problem.fused
+    shape, lanes, fused = problem.shape, problem.lanes, problem.fused
     weights, bias = present(problem.weights), problem.bias
     inside, outside = inputs_apart(shape, lanes, transpose_halo(shape)), outputs_apart(shape, lanes)
     temporaries = tuple(TensorType(FLOAT32, (blocks.elements,)) for blocks in (inside, outside) if blocks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cenote.core.sizes import is_size
+from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.direct_rows import filters_of_a_tile, rows_call
@@ -20,9 +21,9 @@ _SETUP = 3  # taps that a tile's begin and its stores take as long as
 _ALONE = 3  # times as long as in a tile: a filter of its own, whose few sums wait for each other
 
 
-def rows(problem: ConvProblem) -> Iterator[Lowering]:
+def rows(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of one group, of windows that move by one along rows, where a sum is one chain."""
-    shape, inputs, fused, target = problem.shape, problem.inputs, problem.fused, problem.target
+    shape, inputs, fused = problem.shape, problem.inputs, problem.fused
     pads = [pad for pair in shape.pads for pad in pair]
     terms = shape.channels * shape.taps
     if shape.groups > 1 or shape.strides[-1] != 1 or any(is_size(pad) or pad < 0 for pad in pads):

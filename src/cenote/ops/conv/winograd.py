@@ -9,6 +9,7 @@ from typing import Any
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import is_size, plain
+from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, Layout, TensorType
 from cenote.kernels.base import present
 from cenote.kernels.winograd.calls import WinogradTiling
@@ -96,7 +97,7 @@ def can_pool(shape: ConvShape) -> bool:
     )
 
 
-def winograd(problem: ConvProblem) -> Iterator[Lowering]:
+def winograd(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of maps at least as large as a tile, judged by the shapes at hand where sizes are open.
     Smaller maps are one shorter tile. A 2x2 pool sees no odd last row or column."""
     pool = problem.fused.pool
@@ -111,7 +112,7 @@ def winograd(problem: ConvProblem) -> Iterator[Lowering]:
         problem = dataclasses.replace(problem, shape=dataclasses.replace(problem.shape, out=even))
     if in_pieces(problem.shape) and plain(problem.shape.out[0]) >= ROW_TILE * problem.shape.dilations[0]:
         size = flat_shape(problem.shape.deep())
-        row_tiling = WinogradRowsTiling(size, 1, ROW_TILE, problem.target)
+        row_tiling = WinogradRowsTiling(size, 1, ROW_TILE, target)
         yield _in_tiles(problem, row_tiling, present(problem.weights)[:, :, 0])
     tiles = [tile for tile in tiles_of(problem.shape) if not pool or tile[0] % 2 == tile[1] % 2 == 0]
     if not tiles:
@@ -122,7 +123,7 @@ def winograd(problem: ConvProblem) -> Iterator[Lowering]:
     size = flat_shape(problem.shape.deep())
     for tall, wide in tiles:
         if plain(size.out[0]) >= tall and plain(size.out[1]) >= wide:
-            tiling = WinogradTiling(size, tall, wide, problem.target, pool)
+            tiling = WinogradTiling(size, tall, wide, target, pool)
             yield _in_tiles(problem, tiling, present(problem.weights)[:, :, 0])
 
 

@@ -9,13 +9,20 @@ estimated seconds and what builds the call.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError
+from cenote.core.extensions.switched import (
+    COMPENSATED_POOL,
+    POOL,
+    POOL_OF_RANGES,
+    POOL_WITH_INDICES,
+    considered,
+)
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.sizes import is_size, minimum, plain
 from cenote.core.target import Target
@@ -36,6 +43,7 @@ from cenote.kernels.pool import (
 )
 from cenote.kernels.pool.common import SUM
 from cenote.kernels.pool.problem import Candidate, Geometry, IndexLayout, Memory, PoolProblem, Scale
+from cenote.ops.algorithm import Algorithm, pooling_algorithm_of
 from cenote.ops.base import Lowering, Types
 from cenote.runtime.steps import Slot, SlotKind
 
@@ -47,18 +55,8 @@ WIDEST_DILATED = 256  # dilated windows are unrolled along the row
 # Largest error of sums and means, relative to the largest output: of rounding to the type and of float32 sums.
 TOLERANCES = {"float64": 1e-13, "float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
 
-Offer = Callable[[PoolProblem, Target], Candidate | None]
-
-
-@dataclass(frozen=True)
-class PoolingAlgorithm:
-    """One way to pool, by the name of its file, which inspect, tuning and plans show. `wins`: when it is the fastest;
-    `cost`: work per vector of outputs, for windows of r rows by k columns."""
-
-    name: str
-    offer: Offer
-    wins: str
-    cost: str
+PoolingAlgorithm = Algorithm[PoolProblem, Candidate | None]
+"""One way to pool, by the name of its file. `cost`: work per vector of outputs, for windows of r rows by k columns."""
 
 
 WINDOWS = (
@@ -135,46 +133,58 @@ COMPENSATED = (
     ),
 )
 
-# Windows that slide, windows whose maxima are asked for with their indices, ranges of the input, and sums of windows or
-# ranges that keep what each addition loses.
-PROBLEMS = {
-    "windows": WINDOWS,
-    "windows, with indices": ARGMAX,
-    "ranges": RANGES,
-    "compensated sums": COMPENSATED,
+PROBLEMS: Mapping[str, tuple[PoolingAlgorithm, ...]] = {
+    POOL: WINDOWS,
+    POOL_WITH_INDICES: ARGMAX,
+    POOL_OF_RANGES: RANGES,
+    COMPENSATED_POOL: COMPENSATED,
 }
 
 
-def algorithms_for(problem: PoolProblem) -> tuple[PoolingAlgorithm, ...]:
-    """Algorithms considered for such a problem, in order of preference."""
+def kind_of(problem: PoolProblem) -> str:
+    """Return the kind of problem: windows that slide, windows whose maxima are asked for with their indices, ranges of
+    the input, and sums of windows or ranges that keep what each addition loses."""
     if problem.accumulate == "compensated":
-        return COMPENSATED
+        return COMPENSATED_POOL
     if problem.bounds is not None:
-        return RANGES
-    return WINDOWS if problem.index is None else ARGMAX
+        return POOL_OF_RANGES
+    return POOL if problem.index is None else POOL_WITH_INDICES
 
 
-def candidates(problem: PoolProblem, target: Target) -> dict[str, Candidate]:
-    """Candidates that serve the problem by name of their algorithm, the quickest by estimate first.
+def algorithms_for(problem: PoolProblem) -> tuple[PoolingAlgorithm, ...]:
+    """Algorithms considered for such a problem, in order of preference: Cenote's, then those of users that are
+    switched on."""
+    kind = kind_of(problem)
+    return *PROBLEMS[kind], *map(pooling_algorithm_of, considered(kind))
+
+
+def candidates(
+    problem: PoolProblem, target: Target, algorithms: Sequence[PoolingAlgorithm] | None = None
+) -> dict[str, Candidate]:
+    """Candidates that serve the problem by name of their algorithm, the quickest by estimate first; of `algorithms`, or
+    of all that are considered.
 
     Empty when some window has no input at all, or when the output is empty: that is no work for a kernel.
     """
     if not problem.planes * problem.geometry.out[1] * problem.geometry.out[2] * problem.memory.step:
         return {}
-    offers = {each.name: each.offer(problem, target) for each in algorithms_for(problem)}
+    asked = algorithms_for(problem) if algorithms is None else algorithms
+    offers = {each.name: each.offer(problem, target) for each in asked}
     found = {name: candidate for name, candidate in offers.items() if candidate is not None}
-    return dict(sorted(found.items(), key=lambda item: plain(item[1].work.seconds(target))))
+    return dict(sorted(found.items(), key=lambda item: plain(item[1].seconds(target))))
 
 
-def offered(name: str, problem: PoolProblem, target: Target) -> Candidate:
-    """The named algorithm's candidate. In memory that it does not serve (rows with a halo between them), the best that
-    does."""
-    for each in algorithms_for(problem):
+def offered(
+    name: str, problem: PoolProblem, target: Target, algorithms: Sequence[PoolingAlgorithm] | None = None
+) -> Candidate:
+    """The named algorithm's candidate. In memory that it does not serve (rows with a halo between them), that of the
+    best of Cenote's own that does. `algorithms` as for `candidates`."""
+    for each in algorithms_for(problem) if algorithms is None else algorithms:
         if each.name == name:
             candidate = each.offer(problem, target)
             if candidate is not None:
                 return candidate
-    return next(iter(candidates(problem, target).values()))
+    return next(iter(candidates(problem, target, PROBLEMS[kind_of(problem)]).values()))
 
 
 # ---- lowerings of pools ---------------------------------------------------------------------------------------------
@@ -232,14 +242,16 @@ def algorithm_lowerings(
         View(kind, layout, dense_strides(kind.shape, layout), Slot(SlotKind.ARENA, 0))
         for kind in (x, *results)
     )
-    for name, candidate in candidates(problem(x_view, views), target).items():
+    asked = algorithms_for(problem(x_view, views))
+    extensions = {each.name: each.extension for each in asked}
+    for name, candidate in candidates(problem(x_view, views), target, asked).items():
 
         def call(x: View, *outputs: View, name: str = name) -> Call:
-            return offered(name, problem(x, outputs), target).build(x, *outputs)
+            return offered(name, problem(x, outputs), target, asked).build(x, *outputs)
 
-        yield Lowering.of_call(
-            name, (layout,), (layout,) * len(results), call, candidate.work.seconds(target), error
-        )
+        layouts = (layout,), (layout,) * len(results)
+        seconds = candidate.seconds(target)
+        yield Lowering.of_call(name, *layouts, call, seconds, error, extension=extensions[name])
 
 
 def _may_overflow(reduction: str, dtype: np.dtype[Any], window: Sequence[int]) -> bool:

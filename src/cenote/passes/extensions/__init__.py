@@ -1,0 +1,1 @@
+"""Rewrites of users: patterns, and the passes that they make."""
