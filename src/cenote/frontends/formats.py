@@ -162,6 +162,7 @@ def _onnx(
         raise ArgumentError("signature: an ONNX model has none")
     from cenote.frontends.onnx import load_onnx
 
+    operators.consulted = True
     return load_onnx(source, problems, ends, operators)
 
 

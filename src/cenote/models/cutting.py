@@ -35,6 +35,11 @@ def read(source: Any, options: LoadOptions) -> ImportedModel:
     ends = Ends(options.inputs, options.outputs)
     operators = UserOperators(options.user_operators)
     imported = import_model(source, options.format, options.signature, ends=ends, operators=operators)
+    if options.operators and not operators.consulted:
+        raise UnsupportedError(
+            f"operators: {', '.join(options.operators)}: only nodes of an ONNX model can be computed by operators of "
+            "yours; this model has another format"
+        )
     imported = replace(imported, operators=dict(operators.used))
     if not ends or imported.between:
         return imported

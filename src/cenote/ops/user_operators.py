@@ -22,6 +22,8 @@ class UserOperators:
         self._decoders: dict[str, Decoder] = {}
         self.used: dict[str, str] = {}
         """Digests by name."""
+        self.consulted = False
+        """Whether the front end decodes nodes by them: that of ONNX does."""
 
     @staticmethod
     def registered() -> UserOperators:
