@@ -35,9 +35,17 @@ def test_an_installed_extension_needs_no_word(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).standard_normal(shape, np.float32)
     loaded = cenote.load(model())
     np.testing.assert_allclose(loaded(x), expected(x), rtol=0, atol=1e-6)
+    assert "example.plain_windows" not in str(loaded.plan)
 
 
 def test_the_kernel_computes_the_operator() -> None:
     loaded = cenote.load(model())
     loaded(np.ones((1, 3, 32, 32), np.float32))
     assert "vectors" in str(loaded.plan)
+
+
+def test_the_algorithm_is_switched_on_by_name() -> None:
+    x = np.random.default_rng(1).standard_normal((1, 3, 40, 41), np.float32)
+    plain, own = cenote.load(model()), cenote.load(model(), extensions=["example.plain_windows"])
+    np.testing.assert_array_equal(own(x), plain(x))
+    assert "example.plain_windows" in str(own.plan)
