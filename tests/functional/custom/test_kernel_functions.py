@@ -23,7 +23,7 @@ from cenote.core.errors import (
 from cenote.core.types import BFLOAT16, Array
 from cenote.kernels import Call, Kernel, Value, View
 from cenote.kernels.custom import BLOCK
-from tests.contract.comparison import assert_close
+from cenote.verification.contract.comparison import assert_close
 from tests.functional.custom.kernels import (
     Shifted,
     chosen,

@@ -285,3 +285,15 @@ def test_roi_align_grid_is_shared() -> None:
     found = op.terms(np.ones((1, 6, 6)), np.array([0.5, 0.5, 4, 4]), np.float64)
     assert found is not None
     assert found[0].shape == (4, 1, 2, 3, 2, 3)
+
+
+def test_an_algorithm_is_that_of_the_function_and_not_of_its_gradient() -> None:
+    torch = pytest.importorskip("torch")
+    functions = pytest.importorskip("cenote.torch")
+    x = torch.randn(1, 4, 12, 12, requires_grad=True)
+    for name, algorithm in (("max_pool2d", "argmax_generic"), ("avg_pool2d", "separable")):
+        grads = [
+            torch.autograd.grad(getattr(functions, name)(x, 3, **more).sum(), x)[0]
+            for more in ({}, {"algorithm": algorithm})
+        ]
+        assert torch.equal(*grads)
