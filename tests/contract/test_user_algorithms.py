@@ -13,7 +13,7 @@ from cenote.ops.conv.conv import Conv
 from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.lp import LpPool
 from cenote.ops.pool.window import MaxPool, MinPool
-from tests.contract.comparison import check_sample
+from cenote.verification.contract.comparison import check_sample
 from tests.contract.samples import listed, named
 from tests.harness import lowerings_of
 from tests.targets import TARGETS

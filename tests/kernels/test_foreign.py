@@ -189,7 +189,11 @@ def test_values_of_fields_tell_kernels_apart() -> None:
     assert len({Typed(value).symbol for value in values}) == len(values)
 
 
-@pytest.mark.parametrize("value", [lambda: 1, [1], {1: 2}, object(), (1, [2])], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [lambda: 1, [1], {1: 2}, object(), (1, [2])],
+    ids=["function", "list", "dict", "object", "nested"],
+)
 def test_fields_without_a_text_are_refused(value: Any) -> None:
     with pytest.raises(CodegenError, match=r"Typed: field 'text' is .*fields of a spec are numbers"):
         _ = Typed(value).symbol
