@@ -39,6 +39,7 @@ torch.nn.functional, torchvision.ops); `help(cenote.functional.NAME)` explains t
 ```python
 import numpy as np
 
+import cenote
 import cenote.functional as F
 
 x = np.linspace(-1, 1, 2 * 3 * 8 * 8, dtype=np.float32).reshape(2, 3, 8, 8)
@@ -90,6 +91,18 @@ y = F.max_pool2d(x, 3, stride=2, algorithm=found.algorithm)
 for rival, milliseconds in (*found.rivals, ("reference", None)):
     assert np.array_equal(F.max_pool2d(x, 3, stride=2, algorithm=rival), y)
 print(F.explain(F.cumsum, x, 1).reason)
+```
+
+`cenote.profile_call` makes such calls for 0.3 seconds (`seconds=`) and says what they reach: time, operations and
+bytes per second, and how much of the nearest roof of this machine that is ([roofs](profile.md#the-table)). Its times
+are those of whole calls from Python; the caches hold what the call before left in them. Rates count the operator's
+operations, the roof those that the kernel executes, where it says how many.
+
+```python
+profile = cenote.profile_call(F.max_pool2d, x, 3, stride=2)
+print(profile)
+assert profile.algorithm == found.algorithm
+assert cenote.CallProfile.from_dict(profile.to_dict()) == profile
 ```
 
 ## Where answers differ from PyTorch's

@@ -36,6 +36,7 @@ MODULES = {
 # Classes that Cenote makes and users do not: their constructors are private.
 RETURNED = {
     "CachedFile",
+    "CallProfile",
     "CenoteBackendRep",
     "Comparison",
     "Compression",

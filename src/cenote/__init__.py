@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from cenote.diagnosis.diagnose import Diagnosis
     from cenote.frontends.parameters.writer import extract
     from cenote.functional.custom.kernel_functions import jit_elementwise, jit_kernel
+    from cenote.functional.ways.call_profile import CallProfile, profile_call
     from cenote.profile.comparison import Comparison, compare_profiles
     from cenote.profile.data import Profile
     from cenote.quantization.quantize import quantize
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArgumentError",
     "CachedFile",
+    "CallProfile",
     "CapacityError",
     "CenoteError",
     "CodegenError",
@@ -101,6 +103,7 @@ __all__ = [
     "kernels",
     "load",
     "load_with",
+    "profile_call",
     "quantize",
     "register",
     "register_algorithm",
@@ -128,6 +131,8 @@ _ON_DEMAND = {
     "Compression": "cenote.compression.report",
     "compress": "cenote.compression.compress",
     "Profile": "cenote.profile.data",
+    "CallProfile": "cenote.functional.ways.call_profile",
+    "profile_call": "cenote.functional.ways.call_profile",
     "Info": "cenote.about.info",
     "info": "cenote.about.info",
     "CachedFile": "cenote.about.stored",

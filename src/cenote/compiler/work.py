@@ -48,7 +48,7 @@ def works_of(
     of the bytes (of two calls that add up a map, the second has only the sums of the parts).
     """
     total = op.operations(tuple(made), *(op.arranged(types) if op.operands else types))
-    dtype = dtype_name(made[0].dtype)
+    dtype = computation_dtype(made)
     moved = _moved(calls, inputs, outputs, temporaries)
     if op.selects:
         moved = [(minimum(read, written), written) for read, written in moved]
@@ -58,8 +58,14 @@ def works_of(
     for call, part, (read, written) in zip(calls, parts, moved, strict=True):
         operations = total if len(calls) == 1 else total * part // whole
         executed = call.operations if some else operations
-        works.append(Work(operations, executed, read, written, "float32" if dtype in _NARROW else dtype))
+        works.append(Work(operations, executed, read, written, dtype))
     return works
+
+
+def computation_dtype(made: Sequence[TensorType]) -> str:
+    """Return the name of the type in which a node with these outputs computes."""
+    name = dtype_name(made[0].dtype)
+    return "float32" if name in _NARROW else name
 
 
 def _moved(calls: Sequence[Call], inputs: Bytes, outputs: Bytes, temporaries: Bytes) -> list[tuple[int, int]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from cenote.codegen import jit
 from cenote.core import settings
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import View, dense_strides
+from cenote.kernels.base import Call, View, dense_strides
 from cenote.kernels.cost_model import WORTH_THREADS
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import DirectRunner, Launcher, Runner, with_constants
@@ -27,6 +28,20 @@ def lowering_runner(
     return NativeCall(lowering, inputs, outputs, shapes, resolve_threads(threads)).runner()
 
 
+def bound_calls(
+    option: Lowering, inputs: Sequence[TensorType | None], outputs: Types
+) -> tuple[Sequence[Call], list[View], int]:
+    """The calls of a lowering on the caller's arrays, its temporaries, and the bytes that these take."""
+    offset, temporaries = 0, []
+    for type in option.temporaries:
+        temporaries.append(View(type, PLAIN, dense_strides(type.shape), Slot(SlotKind.ARENA, 0, offset)))
+        offset += -(-type.nbytes // 64) * 64
+    made = [_view(y, SlotKind.OUTPUT, index) for index, y in enumerate(outputs)]
+    places = itertools.count()
+    given = [None if x is None else _view(x, SlotKind.INPUT, next(places)) for x in inputs]
+    return option.bind(given, [*made, *temporaries]), temporaries, offset
+
+
 class NativeCall:
     """A lowering bound to the caller's arrays, as a program whose inputs and outputs are they."""
 
@@ -41,19 +56,12 @@ class NativeCall:
         self.outputs, self.shapes = outputs, shapes
         self.inputs = [x for x in inputs if x is not None]
         self.constants: list[Array] = []
-        offset, temporaries = 0, []
-        for type in option.temporaries:
-            temporaries.append(View(type, PLAIN, dense_strides(type.shape), Slot(SlotKind.ARENA, 0, offset)))
-            offset += -(-type.nbytes // 64) * 64
-        self.arena_bytes = offset
+        bound, temporaries, self.arena_bytes = bound_calls(option, inputs, outputs)
         self.seconds = option.seconds
         self.alone = threads == 1 or option.seconds < WORTH_THREADS
         self.threads = 1 if self.alone else threads
         self.flush = settings.DENORMALS.choice() == "flush"
-        made = [_view(y, SlotKind.OUTPUT, index) for index, y in enumerate(outputs)]
-        places = iter(range(len(self.inputs)))
-        given = [None if x is None else _view(x, SlotKind.INPUT, next(places)) for x in inputs]
-        calls = [with_constants(call, self._constant) for call in option.bind(given, [*made, *temporaries])]
+        calls = [with_constants(call, self._constant) for call in bound]
         launcher = Launcher(calls, jit.host_target())
         self.steps = tuple(launcher.step(call) for call in calls)
         self.checks: tuple[Step, ...] = ()

@@ -45,8 +45,7 @@ def profile(
 ) -> Profile:
     """See `Model.profile`. `between`, the program's work between calls, is called before each call and not
     counted."""
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < math.inf:
-        raise ArgumentError(f"seconds: {shown(seconds)} is no time to measure")
+    check_seconds(seconds)
     arrays = by_name(model, inputs)
     # Compiles everything that the calls need.
     model.run(arrays)
@@ -55,6 +54,12 @@ def profile(
     measured = measure(model, arrays, seconds, between)
     environment = replace(measured.environment, clock_ghz=(before, clock_ghz()))
     return _profile_of(model, arrays, replace(measured, environment=environment), limits)
+
+
+def check_seconds(seconds: object) -> None:
+    """Raise ArgumentError for what is no time to measure."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < math.inf:
+        raise ArgumentError(f"seconds: {shown(seconds)} is no time to measure")
 
 
 def threads_of(model: RunnableModel) -> int:
@@ -195,7 +200,6 @@ def _profile_of(
         for part in (times.kernels, times.waits, times.driver, times.host)
     )
     accounts = Accounts(kernels, waits, driver, host, latency - kernels - waits - driver - host)
-    quartiles = np.percentile(ordinary, (25, 50, 75))
     return Profile(
         model=measured.parts[0].description.name,
         inputs=tuple(f"{name}: {array.dtype}{list(array.shape)}" for name, array in inputs.items()),
@@ -207,7 +211,7 @@ def _profile_of(
         calls=len(ordinary),
         wall_ms=float(ordinary[between_quartiles(ordinary)].mean()) / 1e6,
         recorded_ms=latency,
-        spread=float((quartiles[2] - quartiles[0]) / 2 / quartiles[1]),
+        spread=spread(ordinary),
         accounts=accounts,
         environment=measured.environment,
         steps=step_stats(measured.parts, times, usual, latency, limits),
@@ -230,6 +234,12 @@ def _arena(parts: Sequence[RecordedProgram]) -> tuple[ArenaBlock, ...]:
         for part in parts
         for each in part.description.memory.blocks
     )
+
+
+def spread(times: Array) -> float:
+    """Return half the distance between the quartiles, relative to the median."""
+    low, middle, high = np.percentile(times, (25, 50, 75))
+    return float((high - low) / 2 / middle)
 
 
 def between_quartiles(times: Array) -> Array:

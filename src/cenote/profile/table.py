@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cenote.core.text import aligned
+from cenote.profile.environment import Environment
 from cenote.profile.fields import ProfileFields, StepStats
+from cenote.profile.roofs import Roofs
 
 # Number of steps that are shown.
 TOP = 20
@@ -48,22 +50,27 @@ def accounts_of(profile: ProfileFields) -> list[tuple[str, float]]:
 def disturbances(profile: ProfileFields) -> Iterator[str]:
     """Yield other activity of the machine that affected the measurement."""
     environment = profile.environment
-    if environment.foreign_cores is not None and environment.foreign_cores > _NOTABLE_CORES:
-        yield f"other processes kept {environment.foreign_cores:.1f} cores busy meanwhile: the times are longer for it"
-    if environment.steal_cores is not None and environment.steal_cores > _NOTABLE_CORES:
-        yield f"the hypervisor gave {environment.steal_cores:.1f} cores to others meanwhile"
-    if environment.throttled_periods:
-        yield f"stopped in {environment.throttled_periods} periods: the quota of this container was used up"
+    yield from other_activity(environment, profile.roofs)
     if profile.closure > 0.02:
         yield f"the parts are {profile.closure:.1%} off the latency of ordinary calls: the machine was not quiet"
-    if profile.roofs is not None and not profile.roofs.quiet:
-        yield "the roofs were measured while other processes were busy, and are too low"
     if (
         environment.clock_ghz is not None
         and abs(environment.clock_ghz[0] / environment.clock_ghz[1] - 1) > 0.05
     ):
         before, after = environment.clock_ghz
         yield f"the clock went from {before:.2f} to {after:.2f} GHz"
+
+
+def other_activity(environment: Environment, roofs: Roofs | None) -> Iterator[str]:
+    """Yield what others did on the machine while calls and roofs were measured."""
+    if environment.foreign_cores is not None and environment.foreign_cores > _NOTABLE_CORES:
+        yield f"other processes kept {environment.foreign_cores:.1f} cores busy meanwhile: the times are longer for it"
+    if environment.steal_cores is not None and environment.steal_cores > _NOTABLE_CORES:
+        yield f"the hypervisor gave {environment.steal_cores:.1f} cores to others meanwhile"
+    if environment.throttled_periods:
+        yield f"stopped in {environment.throttled_periods} periods: the quota of this container was used up"
+    if roofs is not None and not roofs.quiet:
+        yield "the roofs were measured while other processes were busy, and are too low"
 
 
 def milliseconds(value: float) -> str:

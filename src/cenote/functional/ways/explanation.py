@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import jit
+from cenote.compiler.work import computation_dtype
 from cenote.core.errors import ArgumentError, near, shown
 from cenote.core.text import aligned, shown_seconds
 from cenote.core.types import Array, TensorType, native_dtype
@@ -22,6 +23,7 @@ from cenote.functional.record import FUNCTIONS, public
 from cenote.functional.ways.way import PROGRAM, REFERENCE, algorithm_of, layout_changes, way_of
 from cenote.kernels.cost_model import WORTH_THREADS
 from cenote.ops.base import Cost, Lowering, Op
+from cenote.ops.runner import bound_calls
 from cenote.runtime.threads import resolve_threads
 
 Function = Callable[..., Any]
@@ -43,7 +45,10 @@ class Explanation:
     layout     "row-major", "channels last", "transposed", or "copied" where kernels cannot read the memory as it lies
     threads    how many work on it
     target     the instructions that code is generated for
-    cost       arithmetic operations, and bytes that must be moved
+    cost       arithmetic operations, and bytes that must be moved; the sum of the steps' where it calls others
+    executed_operations  those that the kernels execute: fewer than the operator's by Winograd's algorithm, say
+    written_bytes        of the results, of those that must be moved
+    dtype      of the computation
     steps      the calls of other functions, where the function only calls others
     """
 
@@ -58,6 +63,9 @@ class Explanation:
     threads: int = 1
     target: str = ""
     cost: Cost = NOTHING
+    executed_operations: int = 0
+    written_bytes: int = 0
+    dtype: str = ""
     steps: tuple[Explanation, ...] = ()
 
     def __str__(self) -> str:
@@ -87,18 +95,25 @@ def explain(function: str | Function, /, *args: Any, **kwargs: Any) -> Explanati
 
     Raises ArgumentError for what is no function of cenote.functional, and what the call itself raises.
     """
-    name, found = _function(function)
+    name, found = function_of("explain", function)
     under = vars(found).get("under") or _under(found)
     if under is not None:
         explanation: Explanation = under(partial(_explain, name))(*args, **kwargs)
         return explanation
     steps = list[Explanation]()
     _noting(found, steps)(*args, **kwargs)
-    return Explanation(name, reason="calls other functions", steps=tuple(steps))
+    return Explanation(
+        name,
+        reason="calls other functions",
+        cost=Cost(sum(x.cost.operations for x in steps), sum(x.cost.bytes for x in steps)),
+        executed_operations=sum(x.executed_operations for x in steps),
+        written_bytes=sum(x.written_bytes for x in steps),
+        steps=tuple(steps),
+    )
 
 
-def _function(function: str | Function) -> tuple[str, FunctionType]:
-    """The name of a function and itself. Raises ArgumentError for another."""
+def function_of(asker: str, function: str | Function) -> tuple[str, FunctionType]:
+    """The name of a function and itself. Raises ArgumentError for another, which names the `asker`."""
     from cenote import functional
 
     name = function if isinstance(function, str) else getattr(function, "__name__", "")
@@ -107,7 +122,7 @@ def _function(function: str | Function) -> tuple[str, FunctionType]:
         if isinstance(function, str) or function is found:
             return name, found
     hint = near(name, functional.__all__) if isinstance(function, str) else ""
-    raise ArgumentError(f"explain: {shown(function)} is no function of cenote.functional{hint}")
+    raise ArgumentError(f"{asker}: {shown(function)} is no function of cenote.functional{hint}")
 
 
 def _under(function: FunctionType) -> Callable[[Function], Function] | None:
@@ -189,17 +204,23 @@ def _of_operator(
     outputs, target = op.infer(*inputs), jit.host_target()
     every = (*inputs, *outputs)
     way = way_of(op, inputs, outputs, threads, wanted)
-    offered = tuple(op.lowerings(inputs, target)) if all(y.size for y in outputs) else ()
+    has_work = all(y.size for y in outputs)
+    offered = tuple(op.lowerings(inputs, target)) if has_work else ()
+    cost = op.cost(inputs) if has_work else NOTHING
     times: dict[str, float] = {}
     for each in offered:
         time = each.seconds + sum(layout_changes(each, every))
         times[each.name] = min(time, times.get(each.name, np.inf))
     seconds: float | None = None
+    executed = 0
     if isinstance(way, Lowering):
         algorithm, kind, seconds, alone = way.name, "kernel", way.seconds, way.seconds < WORTH_THREADS
+        executed = sum(call.operations for call in bound_calls(way, inputs, outputs)[0])
     elif way is not None:
         algorithm, kind, alone = algorithm_of(way, offered), "program", way.program.alone
-        seconds = sum(step.seconds or 0.0 for step in way.describe().steps if step.kind == "kernel")
+        kernels = [step for step in way.describe().steps if step.kind == "kernel"]
+        seconds = sum(step.seconds or 0.0 for step in kernels)
+        executed = sum(step.executed_operations for step in kernels)
     else:
         algorithm, kind, alone = REFERENCE, "reference", True
     rivals = sorted(
@@ -210,12 +231,15 @@ def _of_operator(
         f"{', '.join(map(str, inputs))} -> {', '.join(map(str, outputs))}",
         algorithm,
         kind,
-        _reason(wanted, algorithm, bool(rivals), all(y.size for y in outputs)),
+        _reason(wanted, algorithm, bool(rivals), has_work),
         None if seconds is None else 1e3 * seconds,
         tuple(rivals),
         threads=1 if alone else threads,
         target=target.name,
-        cost=op.cost(inputs),
+        cost=cost,
+        executed_operations=executed or cost.operations,
+        written_bytes=min(cost.bytes, sum(y.nbytes for y in outputs)),
+        dtype=computation_dtype(outputs),
     )
 
 
