@@ -204,12 +204,12 @@ WRONG: dict[str, tuple[Callable[..., Any], type[Exception], tuple[str, ...]]] = 
     "types raise": (
         cenote.OperatorFunction(frobnicate, types=_raises),
         cenote.OperatorError,
-        ("no such table",),
+        ("`types` of frobnicate", "no such table"),
     ),
     "no types": (
         cenote.OperatorFunction(frobnicate, types=lambda x, alpha: x.shape),
         cenote.OperatorError,
-        ("not a cenote.TensorType",),
+        ("`types` of frobnicate", "not a cenote.TensorType"),
     ),
     "other types": (
         cenote.OperatorFunction(frobnicate, types=lambda x, alpha: cenote.TensorType(x.dtype, (1, 2))),

@@ -103,8 +103,9 @@ class UserFunction(Op):
         if self.function.types == CONTENT:
             return self.shape_from_data(*inputs)
         if self.function.types is not None:
-            made = self._called(self.function.types, inputs)
-            return cast(Types, self._each(made, TensorType, "a cenote.TensorType"))
+            said = f"`types` of {self.function.place}"
+            made = self._called(said, self.function.types, inputs)
+            return cast(Types, self._each(said, made, TensorType, "a cenote.TensorType"))
         return self._tried(inputs)
 
     def shape_from_data(self, *inputs: TensorType | None) -> Types:
@@ -141,13 +142,16 @@ class UserFunction(Op):
     def _results(self, inputs: Iterable[Array | None], purpose: str) -> Arrays:
         """Return what the function makes of arrays, which it may read and not change."""
         given = [None if x is None else _read_only(x) for x in inputs]
-        results = self._called(self.function.function, given, purpose)
-        listed = self._each(results, np.ndarray, "an array")
+        place = self.function.place
+        results = self._called(place, self.function.function, given, purpose)
+        listed = self._each(place, results, np.ndarray, "an array")
         return tuple(
             y.copy() if any(x is not None and np.may_share_memory(x, y) for x in given) else y for y in listed
         )
 
-    def _called(self, function: Callable[..., Any], arguments: Iterable[Any], purpose: str = "") -> Any:
+    def _called(
+        self, place: str, function: Callable[..., Any], arguments: Iterable[Any], purpose: str = ""
+    ) -> Any:
         try:
             return function(*arguments, **self.keywords)
         except CenoteError:
@@ -155,11 +159,11 @@ class UserFunction(Op):
         except Exception as error:  # whatever the user's function raises
             last = traceback.extract_tb(error.__traceback__)[-1]
             raise OperatorError(
-                f"{self.operator}: {self.function.place} raised {type(error).__name__}{purpose}: {error} "
+                f"{self.operator}: {place} raised {type(error).__name__}{purpose}: {error} "
                 f"({last.filename}:{last.lineno})"
             ) from error
 
-    def _each(self, results: object, kind: type, wanted: str) -> tuple[Any, ...]:
+    def _each(self, place: str, results: object, kind: type, wanted: str) -> tuple[Any, ...]:
         """Return the results of a function, one for each output. Raises OperatorError."""
         listed = [*results] if isinstance(results, tuple | list) else [results]
         listed = [np.asarray(each) if isinstance(each, _NUMBERS) else each for each in listed]
@@ -167,7 +171,7 @@ class UserFunction(Op):
         if not problem and len(listed) != self.outputs:
             problem = f"{len(listed)} outputs, but the node has {self.outputs}"
         if problem:
-            raise OperatorError(f"{self.operator}: {self.function.place} returned {problem}")
+            raise OperatorError(f"{self.operator}: {place} returned {problem}")
         return tuple(listed)
 
     @classmethod
