@@ -32,6 +32,16 @@ def test_a_sound_operator(cenote_command: Command, module: str) -> None:
     assert "all is well, on " in ended.out
 
 
+def test_a_class_that_no_node_of_onnx_becomes(cenote_command: Command) -> None:
+    """Decoders and rewrites of others make it; a module may register nothing else."""
+    assert SHRINK.count("    from_onnx = ") == 1
+    lines = [line for line in SHRINK.splitlines() if not line.startswith("    from_onnx = ")]
+    Path("shop_checked.py").write_text("\n".join(lines))
+    ended = cenote_command("check-operator", "shop_checked.py")
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("shop.shrink: Shrink (")
+
+
 def test_a_fault_is_said_and_ends_with_1(cenote_command: Command) -> None:
     Path("shop_checked.py").write_text(
         SHRINK.replace("narrow(np.maximum", "narrow(x.dtype.itemsize + np.maximum")

@@ -136,6 +136,11 @@ def registered_operators() -> dict[str, OperatorFunction | type]:
     return {name: each.operator if isinstance(each, OperatorClass) else each for name, each in every.items()}
 
 
+def registered_classes() -> list[type]:
+    """Return all classes that are registered, those without a name in `from_onnx` included."""
+    return [each.operator for each in _classes.values()]
+
+
 def unregister(operator: str | type) -> None:
     """Forget a registered operator, algorithm or rewrite, by its name, or a class with all its names; models that use
     it keep it.
