@@ -7,9 +7,9 @@ import importlib.util
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import cenote
-from cenote.core.extensions.registry import registered_classes
 
 OPERATORS = "--operators"
 
@@ -37,13 +37,14 @@ def import_operators(modules: Iterable[str]) -> None:
 def operator_classes(module: str) -> list[type]:
     """Return the classes that a module, given by its name or its file, has registered, and those of its package."""
     name = Path(module).stem if module.endswith(".py") else module
-    found = registered_classes()
-    return [each for each in found if each.__module__ == name or each.__module__.startswith(f"{name}.")]
+    found = [each for each in cenote.registered_operators().values() if isinstance(each, type)]
+    own = [each for each in found if each.__module__ == name or each.__module__.startswith(f"{name}.")]
+    return list(dict.fromkeys(own))
 
 
-def _registered() -> tuple[object, ...]:
+def _registered() -> tuple[dict[str, Any], ...]:
     """Return all that is registered."""
-    return cenote.registered_operators(), registered_classes(), cenote.registered_extensions()
+    return cenote.registered_operators(), cenote.registered_extensions()
 
 
 def _import(module: str) -> None:

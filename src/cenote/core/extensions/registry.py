@@ -131,14 +131,10 @@ def _replaces(made: UserOperator, before: UserOperator) -> bool:
 
 def registered_operators() -> dict[str, OperatorFunction | type]:
     """Return all operators that are registered, by name: functions and classes, those of installed extensions that
-    have been imported included."""
-    every = {**_installed, **_registered}
+    have been imported included. A class that no ONNX operator becomes has its own name here."""
+    unnamed = {each.operator.name: each for each in _classes.values() if not each.names}
+    every = {**unnamed, **_installed, **_registered}
     return {name: each.operator if isinstance(each, OperatorClass) else each for name, each in every.items()}
-
-
-def registered_classes() -> list[type]:
-    """Return all classes that are registered, those without a name in `from_onnx` included."""
-    return [each.operator for each in _classes.values()]
 
 
 def unregister(operator: str | type) -> None:
