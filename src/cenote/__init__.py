@@ -7,8 +7,7 @@ y = model(x)
 from __future__ import annotations
 
 import logging
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cenote.codegen.jit import watching as watch_compilation
 from cenote.core.errors import (
@@ -26,11 +25,8 @@ from cenote.core.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from cenote.core.extensions.functions import OperatorFunction
-from cenote.core.extensions.registry import register, registered_operators, unregister
 from cenote.core.load_options import LoadOptions
-from cenote.core.locks import importing
-from cenote.core.options.deprecated import deprecated_name
+from cenote.core.locks import on_demand
 from cenote.core.types import TensorType
 from cenote.core.version import __version__
 from cenote.models.loading import load, load_with, unsupported
@@ -42,6 +38,8 @@ if TYPE_CHECKING:
     from cenote.about.stored import CachedFile, cache_contents, clear_cache
     from cenote.compression.compress import compress
     from cenote.compression.report import Compression
+    from cenote.core.extensions.functions import OperatorFunction
+    from cenote.core.extensions.registry import register, registered_operators, unregister
     from cenote.core.extensions.switched import (
         register_algorithm,
         register_rewrite,
@@ -124,48 +122,31 @@ def __dir__() -> list[str]:
     return __all__
 
 
-_ON_DEMAND = {
-    "Diagnosis": "cenote.diagnosis.diagnose",
-    "Comparison": "cenote.profile.comparison",
-    "compare_profiles": "cenote.profile.comparison",
-    "Compression": "cenote.compression.report",
-    "compress": "cenote.compression.compress",
-    "Profile": "cenote.profile.data",
-    "CallProfile": "cenote.functional.ways.call_profile",
-    "profile_call": "cenote.functional.ways.call_profile",
-    "Info": "cenote.about.info",
-    "info": "cenote.about.info",
-    "CachedFile": "cenote.about.stored",
-    "cache_contents": "cenote.about.stored",
-    "clear_cache": "cenote.about.stored",
-    "QuantizationReport": "cenote.quantization.report",
-    "quantize": "cenote.quantization.quantize",
-    "OperatorReport": "cenote.verification.contract.report",
-    "check_operator": "cenote.verification.contract.check",
-    "Verification": "cenote.verification.found",
-    "verify": "cenote.verification.verify",
-    "verify_with": "cenote.verification.verify",
-    "jit_elementwise": "cenote.functional.custom.kernel_functions",
-    "jit_kernel": "cenote.functional.custom.kernel_functions",
-    "extract": "cenote.frontends.parameters.writer",
-    "register_algorithm": "cenote.core.extensions.switched",
-    "register_rewrite": "cenote.core.extensions.switched",
-    "registered_extensions": "cenote.core.extensions.switched",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import what not every program uses on its first use."""
-    if name in ("algorithms", "functional", "kernels", "serving", "tiling"):
-        with importing():
-            return import_module(f"cenote.{name}")
-    if name in _ON_DEMAND:
-        with importing():
-            value = getattr(import_module(_ON_DEMAND[name]), name)
-        globals()[name] = value
-        return value
-    return deprecated_name(__name__, name)
-
+__getattr__ = on_demand(
+    __name__,
+    {
+        "cenote.about.info": "Info info",
+        "cenote.about.stored": "CachedFile cache_contents clear_cache",
+        "cenote.compression.compress": "compress",
+        "cenote.compression.report": "Compression",
+        "cenote.core.extensions.functions": "OperatorFunction",
+        "cenote.core.extensions.registry": "register registered_operators unregister",
+        "cenote.core.extensions.switched": "register_algorithm register_rewrite registered_extensions",
+        "cenote.diagnosis.diagnose": "Diagnosis",
+        "cenote.frontends.parameters.writer": "extract",
+        "cenote.functional.custom.kernel_functions": "jit_elementwise jit_kernel",
+        "cenote.functional.ways.call_profile": "CallProfile profile_call",
+        "cenote.profile.comparison": "Comparison compare_profiles",
+        "cenote.profile.data": "Profile",
+        "cenote.quantization.quantize": "quantize",
+        "cenote.quantization.report": "QuantizationReport",
+        "cenote.verification.contract.check": "check_operator",
+        "cenote.verification.contract.report": "OperatorReport",
+        "cenote.verification.found": "Verification",
+        "cenote.verification.verify": "verify verify_with",
+    },
+    modules="algorithms functional kernels serving tiling",
+)
 
 # Silent until the program says where messages go: logging.basicConfig(level=logging.INFO), say.
 logging.getLogger(__name__).addHandler(logging.NullHandler())

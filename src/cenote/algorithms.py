@@ -12,10 +12,9 @@ Rewrites     a function of a `Match` of a `Pattern` returns what takes its place
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cenote.core.locks import importing
+from cenote.core.locks import on_demand
 
 if TYPE_CHECKING:
     from cenote.core.conv_geometry import ConvShape
@@ -82,34 +81,28 @@ __all__ = [
     "window_build",
 ]
 
-_PLACES = {
-    "core.conv_geometry": ("ConvShape",),
-    "core.target": ("Target",),
-    "core.types": ("Layout", "TensorType"),
-    "graph.graph": ("Graph", "Node"),
-    "kernels.base": ("Call", "View"),
-    "kernels.conv.direct_calls": ("DirectProblem", "direct_calls"),
-    "kernels.cost_model": ("moved_seconds", "peak_seconds"),
-    "kernels.elementwise.activations": ("Activation",),
-    "kernels.pool.common": ("PoolSpec", "Strip", "combine", "load", "spans"),
-    "ops.base": ("Lowering",),
-    "ops.conv.problem": ("ConvProblem",),
-    "passes.extensions.patterns": ("Constant", "Pattern"),
-    "passes.extensions.rewrites": ("Match",),
-    "passes.fuse": ("Rewriter",),
-}
-_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
+__getattr__ = on_demand(
+    __name__,
+    {
+        "cenote.core.conv_geometry": "ConvShape",
+        "cenote.core.target": "Target",
+        "cenote.core.types": "Layout TensorType",
+        "cenote.graph.graph": "Graph Node",
+        "cenote.kernels.base": "Call View",
+        "cenote.kernels.conv.direct_calls": "DirectProblem direct_calls",
+        "cenote.kernels.cost_model": "moved_seconds peak_seconds",
+        "cenote.kernels.elementwise.activations": "Activation",
+        "cenote.kernels.pool.common": "PoolSpec Strip combine load spans",
+        "cenote.kernels.pool.problem": "Candidate Geometry Memory Partition PoolProblem "
+        "default_band estimate lanes_for spec_fields window_build",
+        "cenote.ops.base": "Lowering",
+        "cenote.ops.conv.problem": "ConvProblem",
+        "cenote.passes.extensions.patterns": "Constant Pattern",
+        "cenote.passes.extensions.rewrites": "Match",
+        "cenote.passes.fuse": "Rewriter",
+    },
+)
 
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for; those that are listed nowhere are of pools."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with importing():
-        value = getattr(import_module(f"cenote.{_PLACE_OF.get(name, 'kernels.pool.problem')}"), name)
-    globals()[name] = value
-    return value

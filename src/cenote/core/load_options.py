@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cenote.core.errors import ArgumentError, UnsupportedError, shown
-from cenote.core.extensions.registry import UserOperator, operators_by_name, with_registered
-from cenote.core.extensions.switched import UserExtension, extensions_by_name, resolved
+from cenote.core.locks import importing
 from cenote.core.options import (
     DENORMALS,
     FORMATS,
@@ -32,8 +32,14 @@ from cenote.core.options import (
 from cenote.core.options.checks import OneOf, SomeOf, WholeNumber, names, shapes_by_name, text, words_by_name
 from cenote.core.settings import MAXIMUM_THREADS
 
+if TYPE_CHECKING:
+    from cenote.core.extensions.registry import UserOperator
+    from cenote.core.extensions.switched import Mention, UserExtension
+else:
+    UserOperator = object  # what reads the types of the fields, the command line, asks for no more
+
 Check = Callable[[str, Any], Any]
-"""OperatorFunction from the name of an option and the given value to the value to keep; raises ArgumentError."""
+"""Function from the name of an option and the given value to the value to keep; raises ArgumentError."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,36 @@ thread_count = WholeNumber(1, MAXIMUM_THREADS)
 def always(given: object) -> bool:
     """Return True: any value of the option does."""
     return True
+
+
+def given_operators(name: str, given: object) -> Mapping[str, UserOperator]:
+    """Return operators of users by name. What keeps them is imported with the first (6 ms for all of it)."""
+    if given == {}:
+        return {}
+    with importing():
+        from cenote.core.extensions.registry import operators_by_name
+
+    return operators_by_name(name, given)
+
+
+def operators_besides(given: Mapping[str, Any]) -> Mapping[str, UserOperator]:
+    """Return the operators that a load is given and those that are registered: none before the registry is imported."""
+    if not given and "cenote.core.extensions.registry" not in sys.modules:
+        return {}
+    with importing():
+        from cenote.core.extensions.registry import with_registered
+
+    return with_registered(given)
+
+
+def given_extensions(name: str, given: object) -> tuple[Mention, ...]:
+    """Return mentions of algorithms and rewrites of users by their names."""
+    if given in ((), []):
+        return ()
+    with importing():
+        from cenote.core.extensions.switched import extensions_by_name
+
+    return extensions_by_name(name, given)
 
 
 def without_bounds(shapes: Mapping[str, Any]) -> object:
@@ -207,10 +243,10 @@ class LoadOptions:
         dict,
         "Functions and classes that compute nodes, by the names of their operators. On the command line: modules, or "
         "files, that register some, or algorithms and rewrites.",
-        operators_by_name,
+        given_operators,
         flag="--operators",
         values='{"shop.Frobnicate": function}',
-        keyed=lambda given: [(name, each.digest) for name, each in sorted(with_registered(given).items())],
+        keyed=lambda given: [(name, each.digest) for name, each in sorted(operators_besides(given).items())],
         alters=always,
     )
     algorithms: Mapping[str, str] = option(
@@ -225,7 +261,7 @@ class LoadOptions:
     extensions: Sequence[str | tuple[str, str, str]] = option(
         (),
         "Algorithms and rewrites of users that are switched on, by the names under which they are registered.",
-        extensions_by_name,
+        given_extensions,
         flag="--extensions",
         values='("shop.direct", "shop.fold")',
         keyed=True,
@@ -254,14 +290,20 @@ class LoadOptions:
     @property
     def user_operators(self) -> Mapping[str, UserOperator]:
         """The functions and classes of `operators`, and those that are registered besides."""
-        return with_registered(self.operators)
+        return operators_besides(self.operators)
 
     def switched_on(self) -> tuple[UserExtension, ...]:
         """Return the algorithms and rewrites of `extensions`, in order, to plan with.
 
         Raises UnsupportedError where this process does not have one that a plan was made with, or another version.
         """
-        return resolved(extensions_by_name("extensions", self.extensions))
+        mentioned = given_extensions("extensions", self.extensions)
+        if not mentioned:
+            return ()
+        with importing():
+            from cenote.core.extensions.switched import resolved
+
+        return resolved(mentioned)
 
     @property
     def exact(self) -> bool:

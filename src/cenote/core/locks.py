@@ -1,12 +1,16 @@
-"""Locks of the package. After a fork the child finds every one of them open, whatever other threads were doing."""
+"""Locks of the package, and imports on demand, which hold one. After a fork the child finds every lock open, whatever
+other threads were doing."""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 
 class Guard:
@@ -54,6 +58,32 @@ def importing() -> Iterator[None]:
     finally:
         if held:
             lock.release()
+
+
+def on_demand(module: str, places: Mapping[str, str], modules: str = "") -> Callable[[str], Any]:
+    """Return a module's `__getattr__`, which imports its names when they are first asked for.
+
+    places    names by the module that has them: "A B"
+    modules   names of modules in this one that are names of it, too
+
+    Other names are deprecated ones, or errors (`core.options.deprecated`).
+    """
+    place_of = {name: place for place, names in places.items() for name in names.split()}
+    of_modules = frozenset(modules.split())
+
+    def find(name: str) -> Any:
+        with importing():
+            if name in of_modules:
+                return import_module(f"{module}.{name}")
+            if name not in place_of:
+                from cenote.core.options.deprecated import deprecated_name
+
+                return deprecated_name(module, name)
+            found = getattr(__import__(place_of[name], fromlist=(name,)), name)  # a module of it, too
+        vars(sys.modules[module])[name] = found
+        return found
+
+    return find
 
 
 def _finish_imports() -> None:

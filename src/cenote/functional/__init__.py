@@ -14,26 +14,15 @@ same to type checkers, and a test holds the two to each other.
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
-from cenote.core.locks import importing
-from cenote.core.options.deprecated import deprecated_name
+from cenote.core.locks import on_demand
 from cenote.functional.names import FAMILIES
 
+__all__ = sorted(name for names in FAMILIES.values() for name in names)
+
 # No file may have the name of a function: it would be found in its place.
-_PLACES = {name: family for family, names in FAMILIES.items() for name in names}
-
-__all__ = sorted(_PLACES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        return deprecated_name(__name__, name)
-    with importing():
-        family = importlib.import_module(f"{__name__}.{_PLACES[name]}")
-    globals()[name] = found = getattr(family, name)
-    return found
+__getattr__ = on_demand(
+    __name__, {f"{__name__}.{family}": " ".join(names) for family, names in FAMILIES.items()}
+)
 
 
 def __dir__() -> list[str]:

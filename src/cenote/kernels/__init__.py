@@ -27,11 +27,9 @@ for; modules below this one are Cenote's own kernels, and may change.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cenote.core.locks import importing
-from cenote.core.options.deprecated import deprecated_name
+from cenote.core.locks import on_demand
 
 if TYPE_CHECKING:
     from cenote.codegen import assembly, ir, math
@@ -59,18 +57,6 @@ if TYPE_CHECKING:
     from cenote.core.types import PLAIN, Layout
     from cenote.kernels.base import Call, KernelSpec, Packed, View, numbers_named, pointers_to
     from cenote.kernels.cost_model import pass_seconds
-
-_PLACES = {
-    "cenote.codegen": "assembly ir",
-    "cenote.codegen.builder": "Kernel Parameter",
-    "cenote.codegen.jit": "host_target",
-    "cenote.codegen.values": "BF16 BOOL F16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Pointer Scalar Value",
-    "cenote.core.target": "Target",
-    "cenote.core.types": "PLAIN Layout",
-    "cenote.kernels.base": "Call KernelSpec Packed View numbers_named pointers_to",
-    "cenote.kernels.cost_model": "pass_seconds",
-}
-_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names.split()}
 
 __all__ = [
     "BF16",
@@ -108,18 +94,19 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
-    if name == "math":
-        with importing():
-            found: Any = import_module("cenote.codegen.math")
-    elif name in _PLACE_OF:
-        with importing():
-            found = getattr(import_module(_PLACE_OF[name]), name)
-    else:
-        return deprecated_name(__name__, name)
-    globals()[name] = found
-    return found
+__getattr__ = on_demand(
+    __name__,
+    {
+        "cenote.codegen": "assembly ir math",
+        "cenote.codegen.builder": "Kernel Parameter",
+        "cenote.codegen.jit": "host_target",
+        "cenote.codegen.values": "BF16 BOOL F16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Pointer Scalar Value",
+        "cenote.core.target": "Target",
+        "cenote.core.types": "PLAIN Layout",
+        "cenote.kernels.base": "Call KernelSpec Packed View numbers_named pointers_to",
+        "cenote.kernels.cost_model": "pass_seconds",
+    },
+)
 
 
 def __dir__() -> list[str]:

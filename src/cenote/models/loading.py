@@ -16,7 +16,6 @@ from cenote.core.errors import (
     UnsupportedError,
     refusals,
 )
-from cenote.core.extensions.functions import OperatorFunction
 from cenote.core.load_options import NO_OPTIONS, LoadOptions
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Format, Precision, Tune, Weights
@@ -30,6 +29,8 @@ from cenote.stages.planned import shared_under
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from cenote.core.extensions.functions import OperatorFunction
 
 _log = logging.getLogger(__name__)
 

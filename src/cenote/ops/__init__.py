@@ -7,11 +7,9 @@ The names below are public; modules of this package are not. Each is imported wh
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cenote.core.locks import importing
-from cenote.core.options.deprecated import deprecated_name
+from cenote.core.locks import on_demand
 
 if TYPE_CHECKING:
     from cenote.core.target import Target
@@ -50,22 +48,16 @@ __all__ = [
     "wide",
 ]
 
-_PLACES = {
-    "core.types": ("PLAIN", "Layout", "TensorType"),
-    "core.target": ("Target",),
-    "ops.base": ("Check", "Imported", "Lowering", "Op", "Rewired", "Sample"),
-    "ops.values": ("hostile", "narrow", "seeded", "wide"),
-}
-_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        return deprecated_name(__name__, name)
-    with importing():
-        place = import_module(f"cenote.{_PLACE_OF.get(name, 'ops.checks')}")
-    globals()[name] = found = getattr(place, name)
-    return found
+__getattr__ = on_demand(
+    __name__,
+    {
+        "cenote.core.target": "Target",
+        "cenote.core.types": "PLAIN Layout TensorType",
+        "cenote.ops.base": "Check Imported Lowering Op Rewired Sample",
+        "cenote.ops.checks": "broadcast_shapes known_ints normalize_axis read require_float require_same_dtype",
+        "cenote.ops.values": "hostile narrow seeded wide",
+    },
+)
 
 
 def __dir__() -> list[str]:

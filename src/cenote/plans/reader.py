@@ -17,9 +17,9 @@ import numpy as np
 
 from cenote.codegen import jit
 from cenote.core.errors import CapacityError, CenoteError, ModelError
-from cenote.core.extensions.registry import check_unchanged
 from cenote.core.files import open_regular
 from cenote.core.load_options import LoadOptions
+from cenote.core.locks import importing
 from cenote.plans import fingerprint, format, records, templates
 from cenote.plans.classes import StoredPlan, Tail
 from cenote.plans.format import MAGIC, PAGE, StalePlanError, StoredModel, is_plan_file
@@ -199,7 +199,11 @@ class _Reader:
 
     def model(self, threads: int) -> StoredModel:
         header = self.header
-        check_unchanged(records.texts(header["operators"], "operators"))
+        if operators := records.texts(header["operators"], "operators"):
+            with importing():
+                from cenote.core.extensions.registry import check_unchanged
+
+            check_unchanged(operators)
         addresses = jit.adopt(self.kernels, jit.host_target())
         whole = np.frombuffer(self.content, np.uint8)
         if header["constants"] and (address_of(whole) + self.start) % 64:

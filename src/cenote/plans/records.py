@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cenote.core.errors import ArgumentError, MissingPackageError, ModelError
-from cenote.core.extensions.registry import known_class
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing
 from cenote.core.types import Array, Declared, TensorType, dtype_named
@@ -259,11 +258,18 @@ def decode(data: Any) -> Any:
         return np.frombuffer(binascii.a2b_base64(content), dtype).reshape(sizes(shape, "an attribute"))
     module, name, *digest = (text(item, "a class") for item in data["class"])
     fields = {key: decode(item) for key, item in data["fields"].items()}
-    cls = known_class(module, name, *digest) if digest else _class(module, name)
+    cls = _known_class(module, name, *digest) if digest else _class(module, name)
     try:
         return cls(**fields)
     except TypeError as error:
         raise _stale(f"{module}.{name}") from error
+
+
+def _known_class(module: str, name: str, digest: str) -> Any:
+    with importing():
+        from cenote.core.extensions.registry import known_class
+
+    return known_class(module, name, digest)
 
 
 def _class(module: str, name: str) -> Any:

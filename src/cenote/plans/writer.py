@@ -15,9 +15,8 @@ import numpy as np
 
 from cenote.codegen import jit
 from cenote.core.errors import UnsupportedError
-from cenote.core.extensions.classes import key_of
-from cenote.core.extensions.registry import class_of
 from cenote.core.files import replacing
+from cenote.core.locks import importing
 from cenote.core.target import Target
 from cenote.core.types import Array, Declared, TensorType
 from cenote.kernels.driver import DRIVER
@@ -225,6 +224,10 @@ def encode(value: Any) -> Any:
     if reason := getattr(value, "unstored", ""):
         raise UnsupportedError(f"a plan file cannot hold the operator {value}: {reason}")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        with importing():
+            from cenote.core.extensions.classes import key_of
+            from cenote.core.extensions.registry import class_of
+
         made = class_of(type(value))
         if made is not None and made.untold:
             raise UnsupportedError(
