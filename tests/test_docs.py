@@ -14,6 +14,7 @@ import pytest
 
 import cenote
 import cenote.functional
+from cenote.core.extensions import switched
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -86,8 +87,9 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("page", PROGRAMS)
 def test_programs_of(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The programs of a page run one after the other."""
+    """The programs of a page run one after the other, in a process that has registered nothing."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(switched, "_registered", {})
     programs = PROGRAM.findall((DOCS / page).read_text(encoding="utf-8"))
     assert len(programs) >= PROGRAMS[page]
     namespace: dict[str, Any] = {}

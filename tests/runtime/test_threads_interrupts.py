@@ -52,10 +52,10 @@ from cenote.core.locks import LLVM
 from tests.core.slow import Slow
 compile_now = llvm.object_code
 may_end = threading.Event()
-def slowly(emitted):
+def slowly(emitted, kept):
     with LLVM.lock:
         may_end.wait()
-    return compile_now(emitted)
+    return compile_now(emitted, kept)
 llvm.object_code = slowly
 sources = [Slow("test_here", jit.host_target(), 0.0)]
 interrupted(lambda: jit.addresses(sources, jit.host_target()))  # or it hangs

@@ -276,7 +276,7 @@ def test_weights_of_four_bits_stay_so() -> None:
     (kept,) = (
         value
         for value in graph.constants.values()
-        if value.dtype.name == "uint4" and value[0, 0] != value[1, 0]
+        if value.dtype.name == "uint4" and value.shape == (96, 40)  # not the zero points
     )
     low, high = packed & 15, packed >> 4
     np.testing.assert_array_equal(kept.astype(np.uint8).T, np.stack([low, high], -1).reshape(40, 96))
