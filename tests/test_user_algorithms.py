@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cenote
+import cenote.functional as F
 from cenote.algorithms import Candidate, PoolProblem, Target
 from cenote.core.extensions import switched
 from cenote.core.extensions.switched import registered_extensions
@@ -158,6 +159,123 @@ def test_what_a_convolution_algorithm_does_wrong(function: Callable[..., Any], s
     cenote.register_algorithm("shop.bad", of="convolution")(function)
     with pytest.raises(cenote.OperatorError, match=rf"conv.*algorithm shop\.bad, .*{said}"):
         cenote.load(network(), extensions=("shop.bad",))
+
+
+# ---- named ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 12, 12), ("n", 8, "h", "w")], ids=["fixed", "open"])
+@pytest.mark.parametrize("key", ["pool", "max_pool"])
+def test_algorithms_switches_them_on(shape: tuple[int | str, ...], key: str) -> None:
+    model = cenote.load(network(shape), algorithms={key: "shop.direct"})
+    close(model(PICTURE), PICTURE)
+    (step,) = (step for step in model.plan.describe().steps if step.origin)
+    assert (step.node, step.algorithm, step.reason) == ("pool", "shop.direct", "named by the caller")
+    assert [line.partition(",")[0] for line in model.plan.describe().from_outside] == ["shop.direct"]
+
+
+def test_a_named_algorithm_is_in_keys_and_plans_with_its_digest(tmp_path: Path) -> None:
+    reference = registered_extensions()["shop.direct"].reference
+    options = cenote.LoadOptions(algorithms={"pool": "shop.direct"})
+    assert options.extensions == (reference,)
+    assert options.changed(threads=1).extensions == (reference,)
+    assert cenote.LoadOptions().changed(algorithms={"pool": "shop.direct"}).extensions == (reference,)
+    both = cenote.LoadOptions(algorithms={"pool": "shop.direct"}, extensions=("shop.fold", "shop.direct"))
+    assert [each[0] for each in both.extensions] == ["shop.fold", "shop.direct"]
+    model, plan = tmp_path / "m.onnx", tmp_path / "p.cenote"
+    model.write_bytes(network(("n", 8, "h", "w")))
+    made = cenote.load(model, algorithms={"pool": "shop.direct"})
+    answer = made(PICTURE)
+    made.save(plan)
+    cenote.unregister("shop.direct")
+    again = cenote.load(plan)
+    assert again(PICTURE).tobytes() == answer.tobytes()
+
+
+def test_lowerings_of_a_convolution_may_have_longer_names() -> None:
+    for name in ("shop.by_rows", "shop.by_rows_4"):
+        options = cenote.LoadOptions(algorithms={"conv": name})
+        assert [each[0] for each in options.extensions] == ["shop.by_rows"]
+    model = cenote.load(network(), algorithms={"conv": "shop.by_rows"})
+    close(model(PICTURE), PICTURE)
+    assert "shop.by_rows" in {step.algorithm for step in model.plan.describe().steps}
+    with pytest.raises(
+        cenote.ArgumentError, match=r"'shop\.by_rows_4', of .* does not serve it .*shop\.by_rows"
+    ):
+        cenote.load(network(), algorithms={"conv": "shop.by_rows_4"})
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "shop.dirct",
+            r"no algorithm 'shop\.dirct' is registered \(known: .*close to it: shop\.direct.*entry points",
+        ),
+        ("shop.fold", r'shop\.fold is a rewrite, .*extensions=\("shop\.fold",\)'),
+        (
+            "shop.by_rows",
+            r'shop_algorithms\.py.* does not serve it .*of="convolution"\); possible: .*reference',
+        ),
+    ],
+)
+def test_what_is_no_algorithm_of_a_pool_is_refused(name: str, said: str) -> None:
+    with pytest.raises(cenote.ArgumentError, match=f"^algorithms: .*{said}"):
+        cenote.load(network(), algorithms={"max_pool": name})
+    for x in (PICTURE, PICTURE[:0]):
+        with pytest.raises(cenote.ArgumentError, match=f"^max_pool2d: algorithm: .*{said}"):
+            F.max_pool2d(x, 3, stride=1, algorithm=name)
+
+
+def test_functions_take_them() -> None:
+    wanted = F.max_pool2d(PICTURE, 3, stride=1)
+    for _ in range(4):  # native code runs a call from the third on
+        assert np.array_equal(F.max_pool2d(PICTURE, 3, stride=1, algorithm="shop.direct"), wanted)
+    found = F.explain("max_pool2d", PICTURE, 3, stride=1, algorithm="shop.direct")
+    assert (found.algorithm, found.kind) == ("shop.direct", "kernel")
+    assert found.origin.startswith("shop.direct, of shop_algorithms.py:")
+    assert f"from outside: {found.origin}" in str(found)
+    plain = F.explain("max_pool2d", PICTURE, 3, stride=1)
+    assert plain.origin == ""
+    assert "shop.direct" not in dict(plain.rivals)
+    assert F.max_pool2d(PICTURE[:0], 3, stride=1, algorithm="shop.direct").shape == (0, 8, 10, 10)
+    with pytest.raises(cenote.ArgumentError, match=r"does not serve it .*of=\"pool\"\); possible: "):
+        F.max_pool2d(PICTURE, 3, stride=2, algorithm="shop.direct")
+
+
+def test_a_call_takes_the_algorithm_that_has_the_name_now() -> None:
+    """Calls that are prepared, and those that native code knows, hold the algorithm of before."""
+    asked = list[str]()
+
+    def version(name: str) -> Callable[..., Any]:
+        def mine(problem: PoolProblem, target: Target) -> Candidate | None:
+            asked.append(name)
+            return small_window.offer(problem, target)
+
+        return mine
+
+    for name in ("one", "two"):
+        cenote.register_algorithm("shop.mine", of="pool")(version(name))
+        for _ in range(4):
+            F.max_pool2d(PICTURE, 3, stride=1, algorithm="shop.mine")
+        assert asked[-1] == name
+    cenote.unregister("shop.mine")
+    with pytest.raises(cenote.ArgumentError, match=r"no algorithm 'shop\.mine' is registered"):
+        F.max_pool2d(PICTURE, 3, stride=1, algorithm="shop.mine")
+
+
+def test_names_are_looked_for_in_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing what is installed registers the algorithm."""
+    monkeypatch.setattr(switched, "_registered", {})
+    monkeypatch.setattr(
+        switched,
+        "import_installed",
+        lambda: switched._registered.update({"shop.direct": SHOP["shop.direct"]}),
+    )
+    F.max_pool2d(PICTURE, 3, stride=1, algorithm="shop.direct")
+    switched._registered.clear()
+    model = cenote.load(network(), algorithms={"pool": "shop.direct"})
+    assert len(model.plan.describe().from_outside) == 1
 
 
 # ---- plan files -----------------------------------------------------------------------------------------------------

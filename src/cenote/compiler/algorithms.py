@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from cenote.compiler.decide import NAMED, REFERENCE, Decide, PricedLowering
 from cenote.core.errors import ArgumentError, near
+from cenote.core.extensions.switched import algorithm_named, is_of_user, unknown_algorithm
 from cenote.core.types import TensorType
 from cenote.graph.conditional import Branch
 from cenote.graph.graph import Graph, Node
@@ -66,11 +67,17 @@ class NamedAlgorithms(Decide):
 
 def refused(op: Op, wanted: str, possible: Sequence[str]) -> str:
     """Return why an algorithm cannot be had for an operator, and those that can (`possible`)."""
+    those = f"possible: {', '.join(possible)}"
+    if is_of_user(wanted):
+        found = algorithm_named(wanted)
+        if found is None:
+            return f"{unknown_algorithm(wanted)}; {those}"
+        return f"'{wanted}', of {found.place}, does not serve it (it is registered for of=\"{found.of}\"); {those}"
     # Of Winograd's, say, each size of tiles is a lowering of its own.
     said = [each.wins for each in _listed(op) if f"{wanted}_".startswith(f"{each.name}_")]
     if said:
-        return f"'{wanted}' does not serve it (it is for {said[-1]}); possible: {', '.join(possible)}"
-    return f"it has no algorithm '{wanted}'; possible: {', '.join(possible)}{near(wanted, possible)}"
+        return f"'{wanted}' does not serve it (it is for {said[-1]}); {those}"
+    return f"it has no algorithm '{wanted}'; {those}{near(wanted, possible)}"
 
 
 def _listed(op: Op) -> Iterator[pools.PoolingAlgorithm | convolutions.ConvolutionAlgorithm]:

@@ -251,7 +251,8 @@ class LoadOptions:
     )
     algorithms: Mapping[str, str] = option(
         dict,
-        "Algorithms by the names of nodes, or of operators, as inspect shows both. A node's own entry wins.",
+        "Algorithms by the names of nodes, or of operators, as inspect shows both. A node's own entry wins. Those of "
+        "users are switched on, as by extensions.",
         words_by_name,
         flag="--algorithms",
         values='{"conv1": "direct", "max_pool": "generic"}',
@@ -279,6 +280,7 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         self._check(OPTIONS)
+        self._switch_on()
 
     def _check(self, names: Iterable[str]) -> None:
         values = vars(self)
@@ -286,6 +288,16 @@ class LoadOptions:
             given, said = values[name], OPTIONS[name]
             if given is not said.default:
                 values[name] = said.check(name, given)
+
+    def _switch_on(self) -> None:
+        """Add the algorithms of users that are named, which have a domain, to the extensions."""
+        if not any("." in each for each in self.algorithms.values()):
+            return
+        with importing():
+            from cenote.core.extensions.switched import with_algorithms
+
+        mentioned = given_extensions("extensions", self.extensions)
+        vars(self)["extensions"] = with_algorithms("algorithms", mentioned, self.algorithms.values())
 
     @property
     def user_operators(self) -> Mapping[str, UserOperator]:
@@ -358,6 +370,7 @@ class LoadOptions:
         options = object.__new__(type(self))
         vars(options).update(vars(self), **others)
         options._check(others)
+        options._switch_on()
         return options
 
 

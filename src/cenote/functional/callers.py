@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from cenote.core.extensions import switched
 from cenote.functional import dispatch
 from cenote.functional.dispatch import Parser, Prepared
 from cenote.kernels.builtin import MOST_KNOWN, Builtin, KnownCall
@@ -95,3 +96,7 @@ def forget() -> None:
     dispatch.forget_prepared()
     for each in list(_callers):
         each.forget()
+
+
+# A call names a user's algorithm, not its version.
+switched.when_changed.append(forget)

@@ -143,6 +143,25 @@ def test_known_calls_tell_algorithms_apart() -> None:
         assert F.explain(F.max_pool2d, x, 3, algorithm=name).algorithm == name
 
 
+def test_names_are_checked_where_there_is_nothing_to_compute() -> None:
+    x = noise(2, 4, 12, 12)
+    for name in ("small_window", "generic", "window_3x3x3", "reference", "program"):
+        assert F.max_pool2d(x[:0], 3, algorithm=name).shape == (0, 4, 4, 4)
+    w = noise(2, 4, 3, 3)
+    assert F.conv2d(x[:0], w, algorithm="direct").shape == (0, 2, 10, 10)
+    for name, arguments in (
+        ("max_pool2d", (x[:0], 3)),
+        ("conv2d", (x[:0], w)),
+        ("relu", (x[:, :0],)),
+        ("sum", (x[:0], 1)),
+    ):
+        for wrong in ("nonsense", "shop.nonsense"):
+            with pytest.raises(
+                ArgumentError, match=rf"^{name}: algorithm: .*{wrong}.*; possible: .*reference"
+            ):
+                getattr(F, name)(*arguments, algorithm=wrong)
+
+
 def test_memory_and_threads_are_told() -> None:
     x = noise(2, 8, 64, 64)
     assert (

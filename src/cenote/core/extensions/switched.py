@@ -131,6 +131,8 @@ class UserExtension:
 
 
 _registered: dict[str, UserExtension] = {}
+when_changed: list[Callable[[], None]] = []
+"""What is called when another extension has a name: calls of functions that are prepared hold the one before."""
 
 
 def _checked_name(name: object) -> str:
@@ -150,6 +152,12 @@ def _add(made: UserExtension) -> None:
         raise ArgumentError(f"{made.name} is registered twice: {before.place} and {made.place}; rename one")
     made.reference  # noqa: B018  (the digest of the source as it is imported now)
     _registered[made.name] = made
+    _tell()
+
+
+def _tell() -> None:
+    for each in when_changed:
+        each()
 
 
 def register_algorithm(name: str, *, of: str) -> Callable[[F], F]:
@@ -162,7 +170,8 @@ def register_algorithm(name: str, *, of: str) -> Callable[[F], F]:
 
     The function takes the problem and the target and returns None where it does not serve the problem; else a
     `cenote.algorithms.Candidate` for pools, `Lowering`s for convolutions. It is asked by loads with
-    `extensions=("shop.direct",)` only, and its function is returned unchanged.
+    `extensions=("shop.direct",)` or `algorithms={"max_pool": "shop.direct"}` only, and by calls of functions with
+    `algorithm="shop.direct"`. The function is returned unchanged.
 
     Raises ArgumentError for a name without a domain, one that another function has, and unknown problems.
     """
@@ -206,7 +215,10 @@ def registered_extensions() -> dict[str, UserExtension]:
 
 def forget(name: str) -> bool:
     """Forget an algorithm or a rewrite; return whether there was one. Models that are loaded keep it."""
-    return _registered.pop(name, None) is not None
+    found = _registered.pop(name, None) is not None
+    if found:
+        _tell()
+    return found
 
 
 def lookup(name: str) -> UserExtension | None:
@@ -214,6 +226,49 @@ def lookup(name: str) -> UserExtension | None:
     if name not in _registered:
         import_installed()
     return _registered.get(name)
+
+
+def is_of_user(name: str) -> bool:
+    """Return whether the name of an algorithm is one of a user's: those have a domain, and Cenote's have none."""
+    return "." in name
+
+
+def algorithm_named(name: str) -> UserExtension | None:
+    """Return the user's algorithm whose lowerings may have a name: its own, or one that begins with it and "_". None
+    where no such algorithm is registered, also by installed packages."""
+    while is_of_user(name):
+        found = lookup(name)
+        if found is not None:
+            return found if found.of else None
+        name = name.rpartition("_")[0]
+    return None
+
+
+def unknown_algorithm(name: str) -> str:
+    """Return the text about the name of an algorithm of a user that is not known."""
+    found = lookup(name)
+    if found is not None:
+        return f'{name} is a rewrite, which loads switch on by extensions=("{name}",)'
+    known = sorted(each.name for each in _registered.values() if each.of)
+    listed = f"{', '.join(known) or 'none'}{near(name, known)}"
+    return f"no algorithm {shown(name)} is registered (known: {listed}); {_TO_ADD}"
+
+
+def with_algorithms(option: str, mentioned: Sequence[Mention], names: Iterable[str]) -> tuple[Mention, ...]:
+    """Return extensions that are switched on, and the users' algorithms among these names. Plans that mention one need
+    not know it.
+
+    Raises ArgumentError for an algorithm that is not known.
+    """
+    made = {each.name: each for each in mentioned}
+    for name in filter(is_of_user, names):
+        if any(f"{name}_".startswith(f"{each}_") for each in made):
+            continue
+        found = algorithm_named(name)
+        if found is None:
+            raise ArgumentError(f"{option}: {unknown_algorithm(name)}")
+        made[found.name] = found.reference
+    return tuple(made.values())
 
 
 def extensions_by_name(option: str, given: object) -> tuple[Mention, ...]:
@@ -270,6 +325,14 @@ def _resolved(mentioned: Mention) -> UserExtension:
 
 
 _considered: ContextVar[tuple[UserExtension, ...]] = ContextVar("considered", default=())
+
+
+@contextlib.contextmanager
+def considering_named(name: str | None) -> Iterator[None]:
+    """Ask the user's algorithm of a name for lowerings, too, in this context, if there is one."""
+    found = None if name is None else algorithm_named(name)
+    with considering(() if found is None else (found,)):
+        yield
 
 
 @contextlib.contextmanager

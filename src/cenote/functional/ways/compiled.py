@@ -39,8 +39,11 @@ def compiled_plan(
         types |= {name: TensorType(value.dtype, value.shape) for name, value in constants.items()}
     node = Node(op, tuple(names), tuple(made), op.name)
     graph = Graph(declared, tuple(made), (node,), constants, types)
-    decide = NamedAlgorithms({op.name: algorithm}, Decide()) if algorithm else None
-    plan = compile_graph(graph, Compilation(LoadOptions(threads=threads), decide=decide))
+    algorithms = {op.name: algorithm} if algorithm else {}
+    decide = NamedAlgorithms(algorithms, Decide()) if algorithm else None
+    plan = compile_graph(
+        graph, Compilation(LoadOptions(threads=threads, algorithms=algorithms), decide=decide)
+    )
     if any(isinstance(step, HostStep) for step in plan.program.steps):
         return None
     if settings.DENORMALS.choice() == "flush":

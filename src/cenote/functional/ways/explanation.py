@@ -13,6 +13,7 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.compiler.work import computation_dtype
 from cenote.core.errors import ArgumentError, near, shown
+from cenote.core.extensions.switched import considering_named
 from cenote.core.text import aligned, shown_seconds
 from cenote.core.types import Array, TensorType, native_dtype
 from cenote.functional.arguments import given_array
@@ -50,6 +51,7 @@ class Explanation:
     written_bytes        of the results, of those that must be moved
     dtype      of the computation
     steps      the calls of other functions, where the function only calls others
+    origin     of a user's algorithm, its name, and the file and line that register it
     """
 
     function: str
@@ -67,6 +69,7 @@ class Explanation:
     written_bytes: int = 0
     dtype: str = ""
     steps: tuple[Explanation, ...] = ()
+    origin: str = ""
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -79,6 +82,8 @@ class Explanation:
             return
         what = self.algorithm if self.algorithm == self.kind else f"{self.algorithm} ({self.kind})"
         yield f"{self.function} of {self.types}: {what}, {self.reason}"
+        if self.origin:
+            yield f"  from outside: {self.origin}"
         if self.ms is not None:
             rows = [(name, shown_seconds(ms / 1e3)) for name, ms in ((self.algorithm, self.ms), *self.rivals)]
             yield from (f"  {line}" for line in aligned(rows, {0}))
@@ -205,7 +210,8 @@ def _of_operator(
     every = (*inputs, *outputs)
     way = way_of(op, inputs, outputs, threads, wanted)
     has_work = all(y.size for y in outputs)
-    offered = tuple(op.lowerings(inputs, target)) if has_work else ()
+    with considering_named(wanted):
+        offered = tuple(op.lowerings(inputs, target)) if has_work else ()
     cost = op.cost(inputs) if has_work else NOTHING
     times: dict[str, float] = {}
     for each in offered:
@@ -223,6 +229,7 @@ def _of_operator(
         executed = sum(step.executed_operations for step in kernels)
     else:
         algorithm, kind, alone = REFERENCE, "reference", True
+    sources = {each.name: each.extension.origin for each in offered if each.extension is not None}
     rivals = sorted(
         ((each, 1e3 * time) for each, time in times.items() if each != algorithm), key=lambda x: x[1]
     )
@@ -240,14 +247,15 @@ def _of_operator(
         executed_operations=executed or cost.operations,
         written_bytes=min(cost.bytes, sum(y.nbytes for y in outputs)),
         dtype=computation_dtype(outputs),
+        origin=sources.get(algorithm, ""),
     )
 
 
 def _reason(wanted: str | None, algorithm: str, has_rivals: bool, has_work: bool) -> str:
+    if not has_work and wanted != REFERENCE:
+        return "for there is nothing to compute"
     if wanted is not None:
         return "named by the caller"
-    if not has_work:
-        return "for there is nothing to compute"
     if algorithm == REFERENCE:
         return "for there is no kernel for these types and arguments"
     if algorithm == PROGRAM:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cenote.codegen import jit
-from cenote.core.errors import ArgumentError
+from cenote.core.errors import ArgumentError, CenoteError
+from cenote.core.extensions.switched import considering_named
 from cenote.core.types import PLAIN, TensorType
 from cenote.kernels.cost_model import conversion_seconds
-from cenote.ops.base import Lowering, Op, Types
+from cenote.ops.base import Lowering, Op, Types, ValueNeeded
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -26,9 +28,13 @@ def way_of(
 ) -> Lowering | Plan | None:
     """A kernel for the caller's memory as it is, or the plan of a small program; None: the reference, as for outputs
     without elements. Raises ArgumentError where the named `algorithm` is not to be had."""
-    if algorithm == REFERENCE or not all(y.size for y in outputs):
+    if algorithm == REFERENCE:
         return None
-    offered = tuple(op.lowerings(inputs, jit.host_target()))
+    if not all(y.size for y in outputs):
+        _check_name(op, inputs, algorithm)
+        return None
+    with considering_named(algorithm):
+        offered = tuple(op.lowerings(inputs, jit.host_target()))
     if algorithm is None:
         options = offered
     elif options := tuple(each for each in offered if each.name == algorithm):
@@ -73,13 +79,47 @@ def layout_changes(option: Lowering, types: Sequence[TensorType | None]) -> list
     return [conversion_seconds(2 * x.nbytes) for x, layout in given if x is not None and layout != PLAIN]
 
 
+def _check_name(op: Op, inputs: Sequence[TensorType | None], algorithm: str | None) -> None:
+    """Raise ArgumentError for an algorithm that no call of the operator has, where this one has nothing to compute."""
+    if algorithm in (None, PROGRAM):
+        return
+    offered = []
+    with considering_named(algorithm):
+        for each in _of_other_sizes(op, inputs):
+            if each.name == algorithm:
+                return
+            offered.append(each)
+    raise _refused(op, inputs, str(algorithm), offered)
+
+
+def _of_other_sizes(op: Op, inputs: Sequence[TensorType | None]) -> Iterator[Lowering]:
+    """Yield the lowerings of an operator with one element along empty axes, then those of its samples."""
+    outputs: Types = ()
+    target = jit.host_target()
+    filled = [x and TensorType.of(x.dtype, [size or 1 for size in x.shape]) for x in inputs]
+    with contextlib.suppress(CenoteError):  # of shapes that its attributes do not fit
+        outputs = op.infer(*filled)
+    if outputs and all(y.size for y in outputs):
+        yield from op.lowerings(filled, target)
+    for sample in type(_known(op)).samples():
+        known = [None if x is None else TensorType.known(x) for x in sample.inputs]
+        yield from sample.op.lowerings(known, target)
+        with contextlib.suppress(ValueNeeded):  # what functions are given is known at run time
+            yield from sample.op.lowerings([x and x.bare for x in known], target)
+
+
+def _known(op: Op) -> Op:
+    """The operator without its constants."""
+    from cenote.ops.bound import BoundOperator
+
+    return op.op if isinstance(op, BoundOperator) else op
+
+
 def _refused(
     op: Op, inputs: Sequence[TensorType | None], algorithm: str, offered: Iterable[Lowering]
 ) -> ArgumentError:
     from cenote.compiler.algorithms import refused
-    from cenote.ops.bound import BoundOperator
 
     possible = [*dict.fromkeys(each.name for each in offered), REFERENCE]
-    known = op.op if isinstance(op, BoundOperator) else op
     types = ", ".join(str(x.bare) for x in inputs if x is not None)
-    return ArgumentError(f"algorithm: on {types}: {refused(known, algorithm, possible)}")
+    return ArgumentError(f"algorithm: on {types}: {refused(_known(op), algorithm, possible)}")
