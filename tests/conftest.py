@@ -41,6 +41,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def _registered_by_a_test() -> Iterator[None]:
+    """What a test registers is forgotten after it: registered operators are part of the keys of the cache, so that a
+    process that has them does not find the plans of one that has none."""
+    from cenote.core.extensions import registry, switched
+
+    tables = (registry._registered, registry._installed, registry._classes, switched._registered)
+    before = [dict(each) for each in tables]
+    yield
+    for table, kept in zip(tables, before, strict=True):
+        table.clear()
+        table.update(kept)  # type: ignore[arg-type]  # its own content
+
+
 @pytest.fixture
 def prepared_anew() -> Iterator[None]:
     """Calls of functions on arrays are prepared anew, in this test and after it."""
