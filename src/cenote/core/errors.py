@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, Self
@@ -87,6 +88,13 @@ class CapacityError(CenoteError, MemoryError):
 class OperatorError(CenoteError, RuntimeError):
     """A function of a user, which is an operator, an algorithm or a rewrite, raised an exception or returned something
     that it must not return."""
+
+    @classmethod
+    def of(cls, error: Exception, what: str, purpose: str = "") -> Self:
+        """Return the error for an exception in code of a user (`what`, called for a `purpose`), with the file and line
+        that raised it."""
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return cls(f"{what} raised {type(error).__name__}{purpose}: {error} ({last.filename}:{last.lineno})")
 
 
 class CodegenError(CenoteError, RuntimeError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -157,11 +156,7 @@ class UserFunction(Op):
         except CenoteError:
             raise
         except Exception as error:  # whatever the user's function raises
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            raise OperatorError(
-                f"{self.operator}: {place} raised {type(error).__name__}{purpose}: {error} "
-                f"({last.filename}:{last.lineno})"
-            ) from error
+            raise OperatorError.of(error, f"{self.operator}: {place}", purpose) from error
 
     def _each(self, place: str, results: object, kind: type, wanted: str) -> tuple[Any, ...]:
         """Return the results of a function, one for each output. Raises OperatorError."""

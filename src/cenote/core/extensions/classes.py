@@ -11,7 +11,6 @@ import functools
 import inspect
 import itertools
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -197,10 +196,7 @@ def _called(what: str, function: Callable[..., Any], *arguments: object, **named
     except (CenoteError, OpenSizeError):
         raise
     except Exception as error:  # whatever the user's code raises
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        raise OperatorError(
-            f"{what} raised {type(error).__name__}: {error} ({last.filename}:{last.lineno})"
-        ) from error
+        raise OperatorError.of(error, what) from error
 
 
 def _listed(what: str, made: object, kind: type, wanted: str) -> tuple[Any, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -118,10 +117,7 @@ class UserExtension:
         except CenoteError as error:
             raise error.located(self.where) from error
         except Exception as error:  # whatever the user's function raises
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            raise OperatorError(
-                f"{self.where} raised {type(error).__name__}: {error} ({last.filename}:{last.lineno})"
-            ) from error
+            raise OperatorError.of(error, self.where) from error
 
     def check_estimate(self, seconds: object) -> None:
         """Raise OperatorError for estimated seconds that are no number, negative, infinite or NaN."""
