@@ -55,14 +55,13 @@ class KernelFunction:
         reference: Callable[..., Any],
         tolerance: float,
         check: bool,
-        before: int,
     ) -> None:
         if not callable(reference):
             raise ArgumentError(f"reference: {shown(reference)} is no function")
         self.function, self.reference = function, reference
         self.tolerance, self.check = tolerance, check
         self.place = place_of(function)
-        self.arrays, self.defaults = _parameters(function, before)
+        self.arrays, self.defaults = _parameters(function)
         self._caller, self._tried = Caller(self._parse), set[Any]()
         functools.update_wrapper(self, function)
 
@@ -167,7 +166,7 @@ class ElementwiseFunction(KernelFunction):
     def __init__(
         self, function: Callable[..., Any], reference: Callable[..., Any], tolerance: float, check: bool
     ) -> None:
-        super().__init__(function, reference, tolerance, check, 1)
+        super().__init__(function, reference, tolerance, check)
         self.formula = UserFormula(function)
 
     def types(self, *inputs: TensorType, **numbers: Any) -> Types:
@@ -225,7 +224,7 @@ class CallFunction(KernelFunction):
         check: bool,
     ) -> None:
         self._types = types
-        super().__init__(function, reference, tolerance, check, 1)
+        super().__init__(function, reference, tolerance, check)
         self.views = self.arrays
         self.arrays = tuple(
             name for name, each in inspect.signature(types).parameters.items() if each.kind in _PLACED
@@ -287,23 +286,19 @@ class KernelOperator(Op):
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _parameters(function: Callable[..., Any], before: int) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Names of a function's arrays, behind the first parameters, and its numbers with their defaults."""
+def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Names of a function's arrays, behind its first parameter, and its numbers with their defaults."""
     if not inspect.isfunction(function):
         raise ArgumentError(f"{shown(function)} is no function under `def`")
     signature = inspect.signature(function).parameters
     placed = tuple(name for name, each in signature.items() if each.kind in _PLACED)
     numbers = {name: each.default for name, each in signature.items() if each.kind is each.KEYWORD_ONLY}
-    if (
-        len(placed) + len(numbers) < len(signature)
-        or len(placed) <= before
-        or any(n in numbers for n in _OWN)
-    ):
+    if len(placed) + len(numbers) < len(signature) or len(placed) < 2 or any(n in numbers for n in _OWN):
         raise ArgumentError(
             f"{place_of(function)}: its parameters are k (or target), then an array each, then numbers behind a `*`; "
             f"{' and '.join(_OWN)} are arguments of every function"
         )
-    return placed[before:], numbers
+    return placed[1:], numbers
 
 
 def jit_elementwise(

@@ -28,7 +28,7 @@ from cenote.ops.base import Op
 from cenote.ops.movement.reshape import Identity
 from cenote.ops.table import operators as every_operator
 from cenote.ops.user_function import UserFunction, stored_attributes
-from cenote.passes.cleanup import eliminate_dead
+from cenote.passes.cleanup import eliminate_dead, fresh
 from cenote.passes.extensions.patterns import Pattern, PatternSearch, attributes_of
 
 
@@ -231,7 +231,7 @@ class _Replacing:
             return made.name
         if id(made) in emitted:
             return emitted[id(made)]
-        name = output or self._fresh(last.outputs[0])
+        name = output or fresh(f"{last.outputs[0]}~{self.extension.name}", self.names)
         if isinstance(made, Computed):
             inputs = tuple([self._emit(each, last, was, emitted) for each in made.inputs])
             node = Node(made.op, inputs, (name,), last.label)
@@ -254,11 +254,3 @@ class _Replacing:
         raise OperatorError(
             f"{self.extension.where} computes with {shown(made)}, which is no value of the match, array or number"
         )
-
-    def _fresh(self, stem: str) -> str:
-        """Return a name that no value has."""
-        number = 1
-        while (name := f"{stem}~{self.extension.name}.{number}") in self.names:
-            number += 1
-        self.names.add(name)
-        return name
