@@ -64,8 +64,8 @@ def load(
                CPU multiplies bfloat16 faster than float32, and weights="bfloat16" unless that says float16;
                "float16x3": convolutions and products also by three products of float16 where the CPU has tiles for them
                (AMX-FP16), as accurate as plain sums in float32 unless channels of a pixel lie 2^24 apart
-    weights    "bfloat16", "float16": linear layers keep theirs so, rounded to 2^-9 or 2^-12, half as long on few rows
-    tune       among algorithms that the cost model finds close: "full" measures and caches, "cached" takes what is so
+    weights    "bfloat16", "float16": linear layers store weights so (rounded by 2^-9, 2^-12; half the time on few rows)
+    tune       "full": time algorithms that the cost model finds close, and cache that; "cached": use it; "off": neither
     denormals  "flush": numbers below 1.2e-38, which are slow, may be taken as zero; by default CENOTE_DENORMALS
     shapes     for each input by name an entry per axis: a size fixes a symbolic dimension, "h<=640" bounds it, "h" or
                None leaves it open. Equal names are equal sizes: shapes={"x": ("n<=8", 3, "h<=640", "w<=640")}
@@ -82,8 +82,8 @@ def load(
 
     With bounds for all dimensions (the first axis counts as 1 without) the model is planned for the largest sizes, and
     its memory taken, at once; a run beyond a bound raises ShapeError. A plan file takes `threads`, `denormals`, bounds
-    and `operators`. Compiled models are cached, but for files, ModelProtos and loops: a later load of the content, in
-    any process, compiles nothing and shares the weights (CENOTE_PLAN_CACHE limits the megabytes).
+    and `operators`. Compiled models are cached, but for file objects, ModelProtos and loops: a later load, in any
+    process, compiles nothing and shares the weights (CENOTE_PLAN_CACHE limits the megabytes).
 
     Raises MissingFileError, ModelError for an invalid model, UnsupportedError for a valid one that Cenote cannot run
     and for options that differ from a plan file's, OperatorError where a user's function fails, ArgumentError for a bad
