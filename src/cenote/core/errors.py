@@ -89,13 +89,6 @@ class OperatorError(CenoteError, RuntimeError):
     """A function of a user, which is an operator, an algorithm or a rewrite, raised an exception or returned something
     that it must not return."""
 
-    @classmethod
-    def of(cls, error: Exception, what: str, purpose: str = "") -> Self:
-        """Return the error for an exception in code of a user (`what`, called for a `purpose`), with the file and line
-        that raised it."""
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        return cls(f"{what} raised {type(error).__name__}{purpose}: {error} ({last.filename}:{last.lineno})")
-
 
 class CodegenError(CenoteError, RuntimeError):
     """A generated kernel could not be built or loaded."""
@@ -103,6 +96,15 @@ class CodegenError(CenoteError, RuntimeError):
 
 class UnavailableError(CenoteError, RuntimeError):
     """A server has no room for a request, or is closing: try again later, or elsewhere."""
+
+
+def error_of_user(error: Exception, what: str, purpose: str = "") -> OperatorError:
+    """Return the error for an exception in code of a user (`what`, called for a `purpose`), with the file and line that
+    raised it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return OperatorError(
+        f"{what} raised {type(error).__name__}{purpose}: {error} ({last.filename}:{last.lineno})"
+    )
 
 
 def shown(value: object) -> str:

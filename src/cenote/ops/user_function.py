@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from cenote.core.cached import cached_property
-from cenote.core.errors import CenoteError, OperatorError, UnsupportedError, shown
+from cenote.core.errors import CenoteError, OperatorError, UnsupportedError, error_of_user, shown
 from cenote.core.extensions.functions import CONTENT, OperatorFunction
 from cenote.core.extensions.registry import in_use, known
 from cenote.core.types import Array, TensorType
@@ -156,7 +156,7 @@ class UserFunction(Op):
         except CenoteError:
             raise
         except Exception as error:  # whatever the user's function raises
-            raise OperatorError.of(error, f"{self.operator}: {place}", purpose) from error
+            raise error_of_user(error, f"{self.operator}: {place}", purpose) from error
 
     def _each(self, place: str, results: object, kind: type, wanted: str) -> tuple[Any, ...]:
         """Return the results of a function, one for each output. Raises OperatorError."""

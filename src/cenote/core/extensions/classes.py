@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cenote.core.cached import cached_property
-from cenote.core.errors import ArgumentError, CenoteError, OperatorError, shown
+from cenote.core.errors import ArgumentError, CenoteError, OperatorError, error_of_user, shown
 from cenote.core.exact import Exact
 from cenote.core.extensions.digests import place_of
 from cenote.core.extensions.modules import source_digest
@@ -196,7 +196,7 @@ def _called(what: str, function: Callable[..., Any], *arguments: object, **named
     except (CenoteError, OpenSizeError):
         raise
     except Exception as error:  # whatever the user's code raises
-        raise OperatorError.of(error, what) from error
+        raise error_of_user(error, what) from error
 
 
 def _listed(what: str, made: object, kind: type, wanted: str) -> tuple[Any, ...]:

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from cenote.core.cached import cached_property
-from cenote.core.errors import ArgumentError, CenoteError, OperatorError, UnsupportedError, near, shown
+from cenote.core.errors import (
+    ArgumentError,
+    CenoteError,
+    OperatorError,
+    UnsupportedError,
+    error_of_user,
+    near,
+    shown,
+)
 from cenote.core.extensions.digests import place_of
 from cenote.core.extensions.installed import import_installed
 from cenote.core.extensions.modules import import_registering, source_digest
@@ -117,7 +125,7 @@ class UserExtension:
         except CenoteError as error:
             raise error.located(self.where) from error
         except Exception as error:  # whatever the user's function raises
-            raise OperatorError.of(error, self.where) from error
+            raise error_of_user(error, self.where) from error
 
     def check_estimate(self, seconds: object) -> None:
         """Raise OperatorError for estimated seconds that are no number, negative, infinite or NaN."""
