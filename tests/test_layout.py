@@ -32,7 +32,7 @@ ROWS = (
     ("graph",),
     ("frontends", "passes"),
     ("compiler", "tiling"),
-    ("plans",),
+    ("plans", "export"),
     ("stages",),
     ("profile", "about"),
     ("diagnosis",),

@@ -29,7 +29,7 @@ from cenote.core.load_options import LoadOptions
 from cenote.core.locks import on_demand
 from cenote.core.types import TensorType
 from cenote.core.version import __version__
-from cenote.models.loading import load, load_with, unsupported
+from cenote.models.loading import export_model, load, load_with, unsupported
 from cenote.models.model import Model
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ __all__ = [
     "clear_cache",
     "compare_profiles",
     "compress",
+    "export_model",
     "extract",
     "functional",
     "info",

@@ -17,6 +17,7 @@ from cenote.cli.check_operator import check_operator
 from cenote.cli.console import err, show_messages
 from cenote.cli.conversion.compile import compile_model
 from cenote.cli.conversion.compress import compress
+from cenote.cli.conversion.export import export
 from cenote.cli.conversion.extract import extract
 from cenote.cli.conversion.quantize import quantize
 from cenote.cli.info import info
@@ -50,6 +51,7 @@ for command in (
     verify,
     quantize,
     compress,
+    export,
     extract,
     warm,
     serve,

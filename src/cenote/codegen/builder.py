@@ -101,16 +101,29 @@ class Kernel(Code):
 
     def module(self) -> str:
         """Return the LLVM module: the body, and the entry that unpacks the argument record and calls it."""
-        metadata = ["!0 = !{i32 1}"] if self._has_metadata else []
-        return "\n".join([*self._declarations.values(), *self._body(), *self._unpacking(), *metadata, ""])
+        return self._text([*self._body(f'internal void @"{self.symbol}.body"'), *self._unpacking()])
 
-    def _body(self) -> list[str]:
+    def body_module(self, name: str) -> str:
+        """Return the LLVM module of the body alone, as a hidden function `name` that other objects of a library call:
+        its parameters are those of the words (`body_parameters`), then begin, end (i64) and scratch (ptr)."""
+        return self._text(self._body(f'hidden void @"{name}"'))
+
+    @property
+    def body_parameters(self) -> tuple[str, ...]:
+        """LLVM's types of the body's parameters for the words: ptr, i64, float or double."""
+        return tuple("ptr" if each.pointer else each.type.ir for each in self.parameters)
+
+    def _text(self, functions: Sequence[str]) -> str:
+        metadata = ["!0 = !{i32 1}"] if self._has_metadata else []
+        return "\n".join([*self._declarations.values(), *functions, *metadata, ""])
+
+    def _body(self, defined: str) -> list[str]:
         declared = [
             f"ptr {'' if p.may_alias else 'noalias '}%p.{p.name}" if p.pointer else f"{p.type.ir} %p.{p.name}"
             for p in self.parameters
         ]
         signature = ", ".join([*declared, "i64 %begin", "i64 %end", "ptr noalias %scratch"])
-        head = f'define internal void @"{self.symbol}.body"({signature}) {self._attributes()} {{'
+        head = f"define {defined}({signature}) {self._attributes()} {{"
         return [head, "entry:", *self._entry, *self._lines, "  ret void", "}"]
 
     def _attributes(self) -> str:

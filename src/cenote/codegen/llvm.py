@@ -16,7 +16,7 @@ for AVX2, 4 without it), and takes VPDPWSSD apart into a product and an addition
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -43,6 +43,15 @@ except OSError as error:
 _TUNED_FOR = {"x86-64-v4": "generic"}
 
 
+def tuned_for(target: Target) -> str:
+    """Return the processor that LLVM tunes code of the target for."""
+    return _TUNED_FOR.get(target.cpu, target.cpu)
+
+
+MachineOf = Callable[[Target], Any]
+"""Function from a target to LLVM's description of it."""
+
+
 @cache
 def initialize() -> None:
     """Initialise LLVM's code generation for this machine."""
@@ -65,10 +74,10 @@ def version() -> str:
 
 @cache
 def target_machine(target: Target) -> Any:
-    """Return LLVM's description of the target."""
+    """Return LLVM's description of the target, for code that this process loads."""
     initialize()
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=_TUNED_FOR.get(target.cpu, target.cpu),
+        cpu=tuned_for(target),
         features=target.features,
         opt=3,
         jit=True,
@@ -78,7 +87,7 @@ def target_machine(target: Target) -> Any:
 
 
 @contextmanager
-def _switched_as_wanted(text: str, target: Target) -> Iterator[None]:
+def switched_as_wanted(text: str, target: Target) -> Iterator[None]:
     """Switch parts of code generation off while one kernel is compiled, if it asks for that: the switches are global to
     the process, and others (Numba) may use LLVM in it. An LLVM without code for x86 does not know the second one."""
     switches = [("-disable-lsr=true", "-disable-lsr=false")] if MOVES_ADDRESSES in text else []
@@ -93,15 +102,20 @@ def _switched_as_wanted(text: str, target: Target) -> Iterator[None]:
             llvm.set_option("cenote", on)
 
 
-def optimized_module(text: str, target: Target, place: str = "kernel") -> Any:
-    """Parse, verify and run the light pipeline. Errors begin with the `place` that the text comes from."""
-    machine = target_machine(target)
+def optimized_module(
+    text: str, target: Target, place: str = "kernel", machine_of: MachineOf | None = None
+) -> Any:
+    """Parse, verify and run the light pipeline. Errors begin with the `place` that the text comes from. `machine_of`
+    describes a target that may be of another architecture; without it the code is for this process."""
     try:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
         raise CodegenError(f"{place}: LLVM refuses a generated kernel: {error}") from error
     module.triple = target.triple
+    machine = (machine_of or target_machine)(target)
+    if machine_of is not None:
+        module.data_layout = str(machine.target_data)
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
@@ -114,7 +128,7 @@ def optimized_module(text: str, target: Target, place: str = "kernel") -> Any:
 def assembly(kernel: Emitted) -> str:
     """Machine code of a kernel as text."""
     text = kernel.module()
-    with LLVM.lock, _switched_as_wanted(text, kernel.target):
+    with LLVM.lock, switched_as_wanted(text, kernel.target):
         module = optimized_module(text, kernel.target, place_of(kernel))
         code: str = target_machine(kernel.target).emit_assembly(module)
     return code
@@ -127,7 +141,7 @@ def object_code(kernel: Emitted, is_stored: bool = True) -> bytes:
     key = object_cache.key_of_text(text, kernel.target)
     if is_stored and (stored := object_cache.read_code(key)):
         return stored
-    with LLVM.lock, _switched_as_wanted(text, kernel.target):
+    with LLVM.lock, switched_as_wanted(text, kernel.target):
         module = optimized_module(text, kernel.target, place_of(kernel))
         code: bytes = target_machine(kernel.target).emit_object(module)
     if is_stored:

@@ -22,7 +22,7 @@ from cenote.core.target import Target
 from cenote.core.trace import Trace
 from cenote.core.types import Array
 from cenote.graph.graph import Node
-from cenote.kernels.base import present
+from cenote.kernels.base import Call, KernelSpec, present
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher, chosen_spec
 from cenote.kernels.layout.copy import can_copy
@@ -50,7 +50,10 @@ class Assembler:
         weights: dict[str, Array],
         binds: list[Bind | None],
         trace: Trace | None,
+        loads: bool = True,
     ) -> None:
+        """`loads`: whether this process will run the program; else no kernel is compiled."""
+        self.loads = loads
         self.scheduled, self.graph, self.lowerings = scheduled, scheduled.graph, scheduled.lowerings
         self.memory, self.target, self.binds, self.trace = memory, target, binds, trace
         self.constants = Constants(pool)
@@ -135,7 +138,19 @@ class Assembler:
     def _launcher(self) -> Launcher:
         """Return the kernels of all calls, found or compiled while weights are packed."""
         with self.constants.packing():
-            return Launcher((step.call for step in self.steps if step.call is not None), self.target)
+            calls = (step.call for step in self.steps if step.call is not None)
+            return Launcher(calls, self.target, self.loads)
+
+    @property
+    def kernels(self) -> dict[str, KernelSpec]:
+        """Kernels of the steps by symbol."""
+        specs = dict.fromkeys(chosen_spec(step.call) for step in self.steps if step.call is not None)
+        return {spec.symbol: spec for spec in specs}
+
+    def _expect(self, call: Call) -> None:
+        """Let the kernel of a call be compiled meanwhile."""
+        if self.loads:
+            jit.expect(chosen_spec(call), self.target)
 
     def _side_by_side(self) -> list[int]:
         """Move steps before others that they need not wait for; return the levels of the steps in the new order,
@@ -154,7 +169,7 @@ class Assembler:
     def _zero_halos(self, step: int) -> None:
         for buffer in self.halos.get(step, ()):
             call, words = self.binder.zero_halo(buffer.root)
-            jit.expect(chosen_spec(call), self.target)
+            self._expect(call)
             label, origin = f"zero halo of {buffer.root}", StepOrigin(step, StepKind.HALO)
             zeros = PendingStep(label, origin, call, None, halo_of=buffer.root, words=words)
             zeros.writes.append(_whole(buffer))
@@ -181,7 +196,7 @@ class Assembler:
         writes = [self._extent_of(name) for name in node.outputs if name] + self._of_temporaries(index)
         label = f"{node.title}: {option.name}"
         for number, each in enumerate(bound):
-            jit.expect(chosen_spec(each.call), self.target)
+            self._expect(each.call)
             batch = batch if each.call.independent else number
             origin = StepOrigin(index, StepKind.KERNEL, option.name, each.work)
             step = PendingStep(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cenote.codegen import jit
@@ -19,9 +19,11 @@ from cenote.compiler.schedule import Schedule, schedule
 from cenote.compiler.templates import with_positions
 from cenote.core.extensions.switched import UserExtension, considering
 from cenote.core.load_options import LoadOptions
+from cenote.core.target import Target
 from cenote.core.trace import Trace
 from cenote.core.types import TensorType
 from cenote.graph.graph import Graph, Node, OwnedGraph
+from cenote.kernels.base import KernelSpec
 from cenote.kernels.cost_model import WORTH_THREADS
 from cenote.ops.base import Lowering, no_calls
 from cenote.passes.pipeline import optimize
@@ -65,12 +67,19 @@ class Plan:
 
 @dataclass(frozen=True)
 class Compilation:
-    """Parameters of a compilation: the options of `cenote.load`, the pool of weights that plans share, and the
-    function that decides between algorithms (see `schedule`)."""
+    """Parameters of a compilation: the options of `cenote.load`, the pool of weights that plans share, the function
+    that decides between algorithms (see `schedule`), and the machine that the program is for; None: this one. For
+    another one no kernel is compiled: `Plan.program` cannot run here."""
 
     options: LoadOptions
     pool: ConstantPool | None = None
     decide: Decide | None = None
+    foreign: Target | None = None
+
+    @property
+    def target(self) -> Target:
+        """Machine that the program is for."""
+        return self.foreign or jit.host_target()
 
     @property
     def threads(self) -> int:
@@ -84,12 +93,19 @@ class Compilation:
 
     def optimized(self, graph: Graph) -> Graph:
         """Return the specialised graph after all passes."""
-        return optimize(graph, jit.host_target(), self.options, inferred=True)
+        return optimize(graph, self.target, self.options, inferred=True)
 
 
 def compile_graph(source: Graph | OwnedGraph, how: Compilation) -> Plan:
     """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph."""
     return assemble(_scheduled(source, how), how.threads, how.pool)
+
+
+def compile_foreign(source: Graph | OwnedGraph, how: Compilation) -> tuple[Plan, Mapping[str, KernelSpec]]:
+    """Compile a specialised graph for the machine `how.foreign`: return the plan, whose program this process cannot run
+    (addresses of kernels are 0), and the kernels by symbol."""
+    assembler, _ = _assembled(_scheduled(source, how), how.pool, None, how.foreign)
+    return _plan(assembler, 1, False), assembler.kernels
 
 
 def compile_sized(
@@ -118,7 +134,7 @@ def planned_sized(source: Graph | OwnedGraph, how: Compilation, trace: Trace) ->
 def _scheduled(
     source: Graph | OwnedGraph, how: Compilation, trace: Trace | None = None
 ) -> Callable[[], Schedule]:
-    target = jit.host_target()
+    target = how.target
     handover = source if isinstance(source, OwnedGraph) else OwnedGraph(source)
 
     def make() -> Schedule:
@@ -133,22 +149,32 @@ def assemble(make: Callable[[], Schedule], threads: int, pool: ConstantPool | No
     """Plan memory, generate code and build the program of the schedule that `make` returns (and keeps no reference
     to)."""
     assembler, seconds = _assembled(make, pool, None)
-    program = assembler.program(threads, seconds < WORTH_THREADS)
+    return _plan(assembler, threads, seconds < WORTH_THREADS)
+
+
+def _plan(assembler: Assembler, threads: int, alone: bool) -> Plan:
+    """Return the plan of assembled steps."""
+    program = assembler.program(threads, alone)
     origins = tuple(step.origin for step in assembler.steps)
     return Plan(assembler.graph, assembler.scheduled, assembler.memory, program, origins)
 
 
 def _assembled(
-    make: Callable[[], Schedule], pool: ConstantPool | None, trace: Trace | None
+    make: Callable[[], Schedule],
+    pool: ConstantPool | None,
+    trace: Trace | None,
+    foreign: Target | None = None,
 ) -> tuple[Assembler, float]:
     """Return the steps of a schedule, and their estimated seconds."""
-    target, scheduled = jit.host_target(), make()
+    target, scheduled = foreign or jit.host_target(), make()
     seconds = _seconds(scheduled.lowerings)
     scheduled, memory = _in_memory(scheduled, trace is not None)
     constants = dict(scheduled.graph.constants)
     binds = [None if option is None else option.bind for option in scheduled.lowerings]
     scheduled = _without_weights(scheduled)
-    assembler = Assembler(scheduled, memory, target, pool or ConstantPool(), constants, binds, trace)
+    assembler = Assembler(
+        scheduled, memory, target, pool or ConstantPool(), constants, binds, trace, foreign is None
+    )
     assembler.make_steps()
     return assembler, seconds
 

@@ -264,6 +264,12 @@ def choose_target(features: Collection[str], triple: str, force: str = "") -> Ta
     return available[name] if force else next(iter(available.values()))
 
 
+def plain_target(name: str, triple: str) -> Target:
+    """Return a level of an architecture with usual caches and no extensions, for code that runs elsewhere."""
+    target = next(each for each in _targets(triple) if each.name == name)
+    return replace(target.of_level(), lookups=_lookups(target))
+
+
 def _extended(target: Target, features: Collection[str], forced: Collection[str]) -> Target:
     """Return the target with the extensions that a host has; those of `forced` words are emulated where it has not."""
 

@@ -49,12 +49,13 @@ class Launcher:
     """Kernels of some calls, and the driver, compiled and loaded together. Where a call may be of several kernels,
     those that the sizes at hand do not need are compiled afterwards, while others may run."""
 
-    def __init__(self, calls: Iterable[Call], target: Target) -> None:
+    def __init__(self, calls: Iterable[Call], target: Target, loads: bool = True) -> None:
+        """`loads`: whether this process will run the kernels; else none is compiled, and addresses are 0."""
         calls = {id(call): call for call in calls}.values()
         chosen = dict.fromkeys(chosen_spec(call) for call in calls)
         others = dict.fromkeys(spec for call in calls for spec in call.specs if spec not in chosen)
         sources: list[KernelSource] = [*chosen, *DRIVER]
-        addresses = jit.addresses(sources, target, others)
+        addresses = jit.addresses(sources, target, others) if loads else {}
         self._others, self._target = tuple(others), target
         # Many steps share a kernel, and making a symbol takes 10 us.
         self._kernels = {

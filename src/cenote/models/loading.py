@@ -7,6 +7,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote.core.errors import (
@@ -19,6 +20,7 @@ from cenote.core.errors import (
 from cenote.core.load_options import NO_OPTIONS, LoadOptions
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Format, Precision, Tune, Weights
+from cenote.models.exporting import WeightsPlace, export
 from cenote.models.model import Model
 from cenote.models.origin import PlanOrigin, SourceOrigin, StreamOrigin, main_file
 from cenote.plans.format import is_plan_file
@@ -111,6 +113,34 @@ def load_with(
             raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
         made_from = StreamOrigin if hasattr(source, "read") else SourceOrigin
         return Model.of(made_from(source, options, load_again), shared_under(options))
+
+
+def export_model(
+    source: str | os.PathLike[str] | bytes | BinaryIO | ModelProto,
+    folder: str | os.PathLike[str],
+    *,
+    target: str,
+    name: str = "",
+    shapes: Sequence[Mapping[str, Sequence[int]]] = (),
+    weights: WeightsPlace | None = None,
+    options: LoadOptions = NO_OPTIONS,
+) -> list[Path]:
+    """Write a model as a library that runs without Python, and return the files.
+
+    It is `Model.export` of a model that need not run here, so that nothing is compiled for this machine. `source` and
+    `options` as `cenote.load_with` takes them, all others as `Model.export`; raises as both do.
+    """
+    with refusals("exporting a model"):
+        source = _kept(source)
+        if isinstance(source, str | os.PathLike) and PlanFile.at(source) is not None:
+            raise ArgumentError(
+                f"source: {source} is a plan file, which is for one machine; export its model"
+            )
+        made_from = StreamOrigin if hasattr(source, "read") else SourceOrigin
+        origin = made_from(source, options, load_again)
+        graph, interface = origin.imported()
+        name = name or origin.name
+        return export(graph.take(), options, folder, target, name, interface.metadata, shapes, weights)
 
 
 def _kept(source: Any) -> Any:

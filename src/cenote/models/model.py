@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,6 +23,7 @@ from cenote.core.locks import Guard, importing
 from cenote.core.types import FLOAT32, Array, Declared
 from cenote.kernels.driver import DRIVER
 from cenote.models.described import Described
+from cenote.models.exporting import WeightsPlace, export, graph_of
 from cenote.models.origin import Again, ClosedOrigin, Origin
 from cenote.models.values import ValuesOrigin, names_of_values
 from cenote.plans.format import StoredModel
@@ -136,6 +138,35 @@ class Model(Described):
             if source:
                 stored = replace(stored, source=recorded(source, self._origin.source))
             write_at(path, stored)
+
+    def export(
+        self,
+        folder: str | PathLike[str],
+        target: str,
+        *,
+        name: str = "",
+        shapes: Sequence[Mapping[str, Sequence[int]]] = (),
+        weights: WeightsPlace | None = None,
+    ) -> list[Path]:
+        """Write the model as a library that runs without Python, and return the files.
+
+        folder   where the files go; it is made if need be, and files of the same names are replaced
+        target   "x86-64", "x86-64-v3" (AVX2), "x86-64-v4" (AVX-512), "aarch64", "riscv64": NAME.h, libNAME.a, and what
+                 CMake and pkg-config read
+        name     prefix of files and functions; by default the name of the model's file
+        shapes   sizes of the inputs by name, a dict for each entry; by default the declared sizes, 1 for an open batch
+        weights  "inside" the library, or "beside" it in NAME.bin, which the caller reads; by default beside from 512 MB
+
+        The model's other options hold (`precision`, `algorithms`, …); the cost model chooses algorithms by the target's
+        figures, and denormal numbers are kept. Results have the bits of
+        `cenote.load(source, shapes=…, tune="off")` for these sizes where it plans for the same level and caches.
+
+        Raises UnsupportedError for steps that only Python can run (with their names) and for shapes that depend on
+        content, InputError for shapes that are missing or wrong and for a model whose graph is not at hand (from a plan
+        file or an open file), ArgumentError for an unknown target, OSError where a file cannot be written.
+        """
+        graph, name = graph_of(self._origin), name or self._origin.name
+        return export(graph, self._shared.options, folder, target, name, self.metadata, shapes, weights)
 
     @property
     def content(self) -> str:

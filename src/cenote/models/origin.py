@@ -47,6 +47,11 @@ class Origin:
         """Files that the model was made from; None if they are not known."""
         return self._known if self.entry is None else self.entry.source
 
+    @property
+    def name(self) -> str:
+        """Name of the model's file, without its ending; "model" for one that is no file."""
+        return "model"
+
     def imported(self) -> tuple[OwnedGraph, Interface]:
         """Return the graph to compile, and its interface with the outputs of declared types. Raises InputError."""
         raise InputError(_NO_GRAPH)
@@ -108,6 +113,12 @@ class SourceOrigin(Origin):
         return (
             f"a model of type {type(self._source).__name__}" if self._path is None else os.fspath(self._given)
         )
+
+    @property
+    def name(self) -> str:
+        if self._path is None:
+            return super().name
+        return os.path.splitext(os.path.basename(os.path.normpath(self._path)))[0]
 
     def imported(self) -> tuple[OwnedGraph, Interface]:
         imported = _read(self._given, self._options)  # errors name the path as the caller gave it

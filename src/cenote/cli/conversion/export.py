@@ -1,0 +1,85 @@
+"""`cenote export`: a model as a library that runs without Python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+import cenote
+from cenote.cli.console import say, say_json, seconds, size, waiting
+from cenote.cli.options import Json
+from cenote.cli.shapes import Shapes, parse_shapes
+
+Target = Literal["x86-64", "x86-64-v3", "x86-64-v4", "aarch64", "riscv64"]
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="A model.", metavar="MODEL", show_default=False)],
+    options: cenote.LoadOptions,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files.", show_default=False)],
+    target: Annotated[Target, typer.Option(help="Machine that the code is for.", show_default=False)],
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            help="Size of an input: NAME=1,3,224,224. Once more for the same input: one more entry of the library.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str,
+        typer.Option(
+            help="Prefix of files and functions (default: the name of the model's file).", show_default=False
+        ),
+    ] = "",
+    weights_in: Annotated[
+        Literal["inside", "beside"] | None,
+        typer.Option(
+            "--weights-in",
+            help="The weights' place: the library, or a file beside it (from 512 MB on).",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a model as a static library with a header, for all that calls C: no Python, no runtime, no allocation.
+
+    Sizes are fixed: a batch is 1, other open dimensions need --shape. Models with steps that only NumPy can run are
+    refused, with the names of the steps.
+    """
+    start = time.perf_counter()
+    with waiting(f"exporting {model.name}"):
+        files = cenote.export_model(
+            model,
+            output,
+            target=target,
+            name=name,
+            shapes=_entries(shape or []),
+            weights=weights_in,
+            options=options,
+        )
+    took = time.perf_counter() - start
+    if as_json:
+        listed = {path.name: path.stat().st_size for path in files}
+        say_json(
+            {"model": str(model), "target": target, "folder": str(output), "files": listed, "seconds": took}
+        )
+        return
+    for path in files:
+        say(f"{path}: {size(path.stat().st_size)}")
+    say(f"in {seconds(took)}; how to call it is in {files[0].name}")
+
+
+def _entries(texts: Sequence[str]) -> list[Shapes]:
+    """Return the sizes of each entry: an input that is named again begins the next one."""
+    entries: list[Shapes] = []
+    for text in texts:
+        for name, extents in parse_shapes([text]).items():
+            if not entries or name in entries[-1]:
+                entries.append({})
+            entries[-1][name] = extents
+    return entries

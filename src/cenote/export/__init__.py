@@ -1,0 +1,1 @@
+"""Models as native libraries and WebAssembly modules that run without Python."""

@@ -1,0 +1,1 @@
+"""ELF object files, static libraries and shared libraries, written without a tool."""
