@@ -58,4 +58,5 @@ def test_a_model_is_verified_value_by_value(path: Path) -> None:
     pytest.importorskip("onnxruntime")
     found = cenote.verify(path, inputs={"x": X}, against="onnxruntime")
     assert found.ok, str(found)
-    assert [row.value for row in found.values] == ["rectified", "y", "y"]
+    # Where a register has eight lanes, x is put in blocks of channels by a step of its own.
+    assert [row.value for row in found.values if row.value != "x"] == ["rectified", "y", "y"]
