@@ -20,9 +20,7 @@ from tests.codegen.kernels import Broken
 from tests.harness import KERNEL
 from tests.targets import TARGETS
 
-pytestmark = pytest.mark.skipif(
-    not loader.can_load(), reason="the loader reads x86-64 Linux object files only"
-)
+pytestmark = pytest.mark.skipif(not loader.can_load(), reason="the loader reads object files of Linux only")
 
 
 def exponential(name: str, target: Target) -> Kernel:
@@ -108,7 +106,7 @@ def test_no_room_for_kernels_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    with pytest.raises(CodegenError, match="not an x86-64 ELF object file"):
+    with pytest.raises(CodegenError, match="not an ELF object file for"):
         loader.load({"k": b"hello"})
     code = llvm.object_code(exponential("test_real", jit.named_target("generic")))
     with pytest.raises(CodegenError, match="does not define another"):

@@ -30,14 +30,14 @@ ACCESSES = {
     },
     "keep_apart": {"load atomic seq_cst": 2, "load atomic monotonic": 1, "store atomic seq_cst": 1},
     "give_way": {"store atomic seq_cst": 1, "load atomic seq_cst": 1},
-    "cenote_run": {"atomicrmw add seq_cst": 1},
+    "cenote_run": {"atomicrmw add seq_cst": 1, "fence release": 1},
     "cenote_work": {
         "load atomic acquire": 1,
         "atomicrmw add seq_cst": 3,
         "load atomic seq_cst": 2,
         "fence seq_cst": 1,
     },
-    "cenote_halt": {"atomicrmw add seq_cst": 1, "load atomic seq_cst": 1},
+    "cenote_halt": {"atomicrmw add seq_cst": 1, "fence release": 1, "load atomic seq_cst": 1},
 }
 
 
@@ -59,6 +59,16 @@ def test_each_function_has_its_atomic_accesses(triple: str) -> None:
             if found:
                 assert seen.setdefault(name, dict(found)) == found
     assert seen == ACCESSES
+
+
+@pytest.mark.parametrize("symbol", ["cenote_run", "cenote_halt"])
+def test_a_job_is_described_after_its_number_is_odd(symbol: str) -> None:
+    """Without the fence an Arm core may show the new description beside the old number, which a worker that is late
+    takes for the old job's."""
+    body = functions(symbol, "aarch64-linux-gnu")[symbol]
+    odd = body.index("atomicrmw add")
+    assert "store" not in body[odd : body.index("fence release")]
+    assert odd < body.index("fence release") < body.index("@restamp")
 
 
 def test_a_chunk_is_known_before_it_is_claimed() -> None:

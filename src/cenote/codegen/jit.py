@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import platform
 import stat
 import sys
 import threading
@@ -57,6 +58,8 @@ def _machine() -> tuple[frozenset[str], str]:
     """The processor's features and the system's triple. LLVM would know both, but takes 0.1 s to import."""
     if sys.platform == "linux" and cpuid.can_ask():
         return cpuid.features(), "x86_64-unknown-linux-gnu"
+    if sys.platform == "linux" and platform.machine() == "aarch64":  # code is for the baseline
+        return frozenset(), "aarch64-unknown-linux-gnu"
     _, features, triple = _llvm().host()
     # Tiles are used on Linux alone, which gives permission to them.
     return frozenset(name for name, on in features.items() if on and not name.startswith("amx")), triple

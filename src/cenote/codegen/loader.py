@@ -1,8 +1,13 @@
 """Loader of object code without LLVM: places the sections, applies the relocations, makes the result executable.
 
 A process whose kernels are all in the cache then never imports LLVM (60 MB of memory and 0.1 s). Reads what LLVM writes
-for x86-64 Linux: ELF64 relocatable files, position independent. Memory is writable while it is filled and executable
-afterwards, never both. The format and the relocation types are those of the System V ABI, AMD64 supplement.
+for Linux on x86-64 and aarch64: ELF64 relocatable files, position independent. Memory is writable while it is filled
+and executable afterwards, never both. The format is the System V ABI's; `relocations` has what the machines differ in.
+
+An Arm core fetches instructions through a cache that does not see stores: what was written has to leave the data cache,
+and old content the instruction cache, before it runs. The compiler's library has the instructions for that
+(`__clear_cache`). The change to executable memory comes after it: a return from the system, after which a core fetches
+anew. Other threads learn of addresses later, and have never fetched from them.
 """
 
 from __future__ import annotations
@@ -12,20 +17,18 @@ import mmap
 import platform
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
+from cenote.codegen.relocations import MACHINES, CodeMachine
 from cenote.core.errors import CapacityError, CodegenError
 
 _ALLOCATED, _NO_BITS = 0x2, 8  # section flag and type
 _SYMBOL_TABLE, _RELOCATIONS = 2, 4  # section types
 _FUNCTION = 2  # symbol type
-_ABSOLUTE_64, _PC_32, _PLT_32 = 1, 2, 4  # relocation types
-_VIA_TABLE = (9, 41, 42)  # GOTPCREL and its relaxable forms
 _UNWINDING = (b".eh_frame",)  # kernels throw nothing
-_STUB = b"\xff\x25\x00\x00\x00\x00"  # jmp [rip+0], the address follows
-_REACH = 1 << 31
-
 _libc = ctypes.CDLL(None)
 
 
@@ -58,18 +61,38 @@ class _Symbol:
     nbytes: int
 
 
+@cache
+def _host() -> CodeMachine | None:
+    """The machine that this process runs on, None where this module cannot load its object files."""
+    machine = MACHINES.get(platform.machine()) if sys.platform == "linux" else None
+    return None if machine and machine.clears_caches and _cache_clearing() is None else machine
+
+
 def can_load() -> bool:
     """Whether this module can read this machine's object files."""
-    return sys.platform == "linux" and platform.machine() == "x86_64"
+    return _host() is not None
+
+
+@cache
+def _cache_clearing() -> Callable[[Any, Any], None] | None:
+    """Return the function that makes the code from an address to another one visible to instruction fetches; None where
+    there is no such library."""
+    try:
+        function = ctypes.CDLL("libgcc_s.so.1").__clear_cache
+    except (OSError, AttributeError):
+        return None
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p], None
+    cleared: Callable[[Any, Any], None] = function
+    return cleared
 
 
 class _Object:
     """One object file, parsed."""
 
-    def __init__(self, code: bytes) -> None:
+    def __init__(self, code: bytes, machine: CodeMachine) -> None:
         self.code = code
-        if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, 62):
-            raise CodegenError("the object code is not an x86-64 ELF object file")
+        if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, machine.number):
+            raise CodegenError(f"the object code is not an ELF object file for {machine.name}")
         (table,) = struct.unpack_from("<Q", code, 40)
         size, count, names = struct.unpack_from("<HHH", code, 58)
         headers = [struct.unpack_from("<IIQQQQIIQQ", code, table + i * size) for i in range(count)]
@@ -103,14 +126,15 @@ class _Object:
 class _Region:
     """Memory being filled: sections first, then stubs and table entries for addresses that are too far away."""
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, machine: CodeMachine) -> None:
+        self.machine = machine
         try:
             self.map = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError) as error:
             raise CapacityError(f"kernels need {nbytes} bytes, which cannot be mapped ({error})") from error
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         self.used = 0
-        self._stubs: dict[bytes, int] = {}
+        self._stubs: dict[int, int] = {}
         self._entries: dict[int, int] = {}
 
     def put(self, content: bytes, alignment: int) -> int:
@@ -120,11 +144,11 @@ class _Region:
         self.used = start + len(content)
         return self.base + start
 
-    def stub(self, name: bytes) -> int:
-        """Return the address of a jump to a function of the C library."""
-        if name not in self._stubs:
-            self._stubs[name] = self.put(_STUB + struct.pack("<Q", outside(name)), 16)
-        return self._stubs[name]
+    def stub(self, address: int) -> int:
+        """Return the address of a jump to an address."""
+        if address not in self._stubs:
+            self._stubs[address] = self.put(self.machine.jump + struct.pack("<Q", address), 16)
+        return self._stubs[address]
 
     def entry(self, address: int) -> int:
         """Return the address of a word that holds an address."""
@@ -132,11 +156,19 @@ class _Region:
             self._entries[address] = self.put(struct.pack("<Q", address), 8)
         return self._entries[address]
 
-    def patch(self, place: int, form: str, value: int) -> None:
+    def read(self, place: int) -> int:
+        """Return the instruction or number of 32 bits at a place."""
+        word: int = struct.unpack_from("<I", self.map, place - self.base)[0]
+        return word
+
+    def write(self, place: int, form: str, value: int) -> None:
+        """Write a number, in a form of `struct`."""
         struct.pack_into(form, self.map, place - self.base, value)
 
     def seal(self) -> None:
         """Make the memory executable and read-only. It is never freed: addresses have been handed out."""
+        if self.machine.clears_caches and (clear := _cache_clearing()) is not None:
+            clear(self.base, self.base + self.used)
         wanted = mmap.PROT_READ | 4  # PROT_EXEC
         if _libc.mprotect(ctypes.c_void_p(self.base), ctypes.c_size_t(len(self.map)), wanted):
             raise CodegenError(
@@ -164,11 +196,14 @@ def load(objects: Mapping[str, bytes]) -> dict[str, Placed]:
 
 
 def _load(objects: Mapping[str, bytes]) -> dict[str, Placed]:
-    parsed = {symbol: _Object(code) for symbol, code in objects.items()}
+    machine = _host()
+    if machine is None:
+        raise CodegenError("object code of this machine can be loaded by LLVM only")
+    parsed = {symbol: _Object(code, machine) for symbol, code in objects.items()}
     room = sum(
         section.nbytes + section.alignment + 32 for each in parsed.values() for section in each.sections
     ) + 32 * sum(len(each.symbols) for each in parsed.values())
-    region = _Region(-(-room // mmap.PAGESIZE) * mmap.PAGESIZE + mmap.PAGESIZE)
+    region = _Region(-(-room // mmap.PAGESIZE) * mmap.PAGESIZE + mmap.PAGESIZE, machine)
     placed = {symbol: _place(each, symbol.encode(), region) for symbol, each in parsed.items()}
     region.seal()
     keep_for_good(region.map)
@@ -201,20 +236,8 @@ def _relocate(each: _Object, section: _Section, starts: Mapping[int, int], regio
         kind, symbol = info & 0xFFFFFFFF, each.symbols[info >> 32]
         place = starts[section.info] + offset
         inside = symbol.section in starts
-        target = starts[symbol.section] + symbol.value if inside else 0
-        if kind == _ABSOLUTE_64:
-            region.patch(place, "<Q", (target if inside else outside(symbol.name)) + addend)
-            continue
-        if kind in _VIA_TABLE:
-            target = region.entry(target if inside else outside(symbol.name))
-        elif kind in (_PC_32, _PLT_32):
-            target = target if inside else region.stub(symbol.name)
-        else:
-            raise CodegenError(f"the object code has a relocation of unknown type {kind}")
-        distance = target + addend - place
-        if not -_REACH <= distance < _REACH:
-            raise CodegenError("the object code's parts lie too far apart")
-        region.patch(place, "<i", distance)
+        target = starts[symbol.section] + symbol.value if inside else outside(symbol.name)
+        region.machine.relocate(region, kind, place, target, addend, inside)
 
 
 def outside(name: bytes) -> int:

@@ -285,8 +285,18 @@ class Native(Code):
         return cast(Value, self.call_text(function, OperandType(False, result), arguments))
 
     def pause(self) -> None:
-        """Tell the core that this thread spins."""
-        self.assembly("pause" if self.is_x86 else "yield" if self.is_arm else "")
+        """Tell the core that this thread spins. (Arm's instruction by LLVM's name for it, not as text: LLVM has an
+        assembler for the machine that it runs on only, and code for Arm can be compiled elsewhere.)"""
+        if self.is_arm:
+            self.external("llvm.aarch64.hint", self.constant(I32, 1))  # YIELD
+        else:
+            self.assembly("pause" if self.is_x86 else "")
+
+    def system_register(self, name: str) -> Value:
+        """Read a register of Arm's system, now."""
+        function = "llvm.read_volatile_register.i64"
+        self.declare(function, "i64 (metadata)")
+        return self.assign(f'call i64 @{function}(metadata !{{!"{name}"}})', I64, 1)
 
     # ---- addresses --------------------------------------------------------------------------------------------
 
@@ -331,6 +341,12 @@ class Native(Code):
 
     def store_atomic(self, value: Value, place: Pointer, order: str = SEQUENTIAL) -> None:
         self.line(f"store atomic {_typed(value)}, ptr {place.text} {order}, align {value.type.nbytes}")
+
+    def order_stores(self) -> None:
+        """Let what this thread has read and written so far be seen before any store that follows. x86 has no
+        instruction for it, its stores are ordered; on Arm a store may be seen before an addition in one step (a pair
+        of LDAXR and STLXR) that comes before it, even a sequential one."""
+        self.line("fence release")
 
     def fetch_add(self, place: Pointer, amount: Value | int) -> Value:
         """Add to a number in one step, and return what it was before (sequential order)."""

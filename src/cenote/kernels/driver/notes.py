@@ -30,7 +30,8 @@ def ticks(f: Native) -> Int64:
         f.assembly("lfence", "~{memory}")
         return f.external("llvm.x86.rdtsc", result=I64)
     if f.is_arm:
-        return f.assembly("isb\\0Amrs $0, cntvct_el0", "=r,~{memory}", I64)
+        f.external("llvm.aarch64.isb", f.constant(I32, 15))
+        return f.system_register("cntvct_el0")
     return read_clock(f, f.constant(I32, MONOTONIC_CLOCK))[0]
 
 

@@ -122,6 +122,7 @@ class _Caller:
         keep_apart(f, self.control, team.threads.load())
         # Odd: the job's description is being written.
         number = f.fetch_add(team.sequence.cast(I32), 1) + 2
+        f.order_stores()
         job = job_stamp(number)
         restamp(f, self.steps, first, self.last, job)
         f.store_pointer(self.steps, team.steps)

@@ -62,6 +62,7 @@ def cenote_halt(f: Native, control: Words, steps: Words, first: Int64, last: Int
     """Give up the job and return when no worker is at it any more. `stop`: the workers leave for good."""
     team = WordsByName(CONTROL, control)
     number = f.fetch_add(team.sequence.cast(I32), 1) + 2
+    f.order_stores()
     restamp(f, steps, first, last, job_stamp(number))  # who works on the old job finds nothing more
     team.first.store(f.integer(0))  # the new one is empty
     team.last.store(f.integer(0))
