@@ -144,10 +144,11 @@ class Code:
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """Return a * b + c, rounded once where the target has the instruction, else twice."""
-        if not self.target.has_fma:
+        if not self.target.has_fma and not self.target.contracts:
             return a * b + c
         lanes = max(a.lanes, b.lanes, c.lanes)
-        return self.intrinsic("fma", *(self.splat(x, lanes) for x in (a, b, c)))
+        name = "fma" if self.target.has_fma else "fmuladd"
+        return self.intrinsic(name, *(self.splat(x, lanes) for x in (a, b, c)))
 
     def maximum(self, a: Value, b: Value | Number) -> Value:
         """Return the larger; NaN if either is NaN. Which zero wins among +0 and -0 is unspecified (3 instructions,

@@ -47,7 +47,8 @@ class Target:
     bytes are multiplied (`dots`: `codegen.dots`) and looked up in tables (`lookups`: `codegen.byte_tables`), in which
     bfloat16 is multiplied (`bfloat`: `codegen.bfloat`; empty where float32 is as fast), those of products on
     `tiles`, and whether a vector takes as long as two of half its size (`halved`), serve the choice of kernels: see
-    `of_level`.
+    `of_level`. `contracts`: a product that is added is rounded once or twice, as the machine that runs the code does
+    faster (WebAssembly's relaxed instructions); kernels that need it rounded once ask `has_fma`.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Target:
     bfloat: str = ""
     tiles: TileWays = NO_TILES
     halved: bool = False
+    contracts: bool = False
 
     def __repr__(self) -> str:
         return self.text

@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cenote.core.errors import ArgumentError, UnsupportedError
+from cenote.core.errors import ArgumentError
 from cenote.core.load_options import LoadOptions
 from cenote.export.c_library import LARGEST_INSIDE, write_library
 from cenote.export.planning import Exporter
 from cenote.export.targets import is_wasm, target_named
+from cenote.export.wasm.module import MOST_THREADS, write_module
 from cenote.graph.graph import Graph
 
 PLACES = ("inside", "beside")  # of weights
@@ -25,13 +26,18 @@ def write_export(
     about: Mapping[str, str],
     shapes: Sequence[Mapping[str, Sequence[int]]] = (),
     weights: str | None = None,
+    threads: int | None = None,
 ) -> list[Path]:
     """Write a graph's export into a folder, and return the files. Arguments and errors as in `Model.export`."""
     if weights is not None and weights not in PLACES:
         raise ArgumentError(f"weights: '{weights}' is none of {', '.join(PLACES)}")
-    machine = target_named(target)
-    if is_wasm(machine):
-        raise UnsupportedError(f"target: {target} is not there yet")
+    web = is_wasm(target_named(target))
+    if threads is not None and not (web and 1 <= threads <= MOST_THREADS):
+        raise ArgumentError(
+            f"threads: {threads} (1 to {MOST_THREADS}, of WebAssembly; a library for C takes any number)"
+        )
     program = Exporter(graph, options, target).program(name, about, shapes)
+    if web:
+        return write_module(program, Path(folder), weights != "inside", threads or 1)
     beside = weights == "beside" if weights else program.constant_bytes > LARGEST_INSIDE
     return write_library(program, Path(folder), beside)

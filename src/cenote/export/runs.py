@@ -183,6 +183,11 @@ class Runs:
             lines += ["done:", "  ret void", "}"]
         return "\n".join([*lines, ""])
 
+    def placed_functions(self, by_steps: bool) -> list[str]:
+        """Return the names of the functions of `by_steps` or `in_place`, an entry's each."""
+        name = "run_step" if by_steps else "run"
+        return [f"{self._prefix(number)}{name}" for number in range(len(self.program.entries))]
+
     def _prefix(self, number: int) -> str:
         """Return the start of the names of an entry's functions and places."""
         return f"e{number}_" if number else ""

@@ -27,12 +27,15 @@ def export(
     about: Mapping[str, str],
     shapes: Sequence[Mapping[str, Sequence[int]]],
     weights: WeightsPlace | None,
+    threads: int | None,
 ) -> list[Path]:
     """Write the export of a graph; arguments and errors as in `Model.export`. `about`: the file's key-value pairs."""
     with importing():
         from cenote.export.exporting import write_export
 
-    return write_export(graph, options.changed(tune="off"), folder, target, name, about, shapes, weights)
+    return write_export(
+        graph, options.changed(tune="off"), folder, target, name, about, shapes, weights, threads
+    )
 
 
 def graph_of(origin: Origin) -> Graph:

@@ -123,6 +123,7 @@ def export_model(
     name: str = "",
     shapes: Sequence[Mapping[str, Sequence[int]]] = (),
     weights: WeightsPlace | None = None,
+    threads: int | None = None,
     options: LoadOptions = NO_OPTIONS,
 ) -> list[Path]:
     """Write a model as a library that runs without Python, and return the files.
@@ -140,7 +141,9 @@ def export_model(
         origin = made_from(source, options, load_again)
         graph, interface = origin.imported()
         name = name or origin.name
-        return export(graph.take(), options, folder, target, name, interface.metadata, shapes, weights)
+        return export(
+            graph.take(), options, folder, target, name, interface.metadata, shapes, weights, threads
+        )
 
 
 def _kept(source: Any) -> Any:

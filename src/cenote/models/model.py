@@ -147,15 +147,19 @@ class Model(Described):
         name: str = "",
         shapes: Sequence[Mapping[str, Sequence[int]]] = (),
         weights: WeightsPlace | None = None,
+        threads: int | None = None,
     ) -> list[Path]:
         """Write the model as a library that runs without Python, and return the files.
 
         folder   where the files go; it is made if need be, and files of the same names are replaced
         target   "x86-64", "x86-64-v3" (AVX2), "x86-64-v4" (AVX-512), "aarch64", "riscv64": NAME.h, libNAME.a, and what
-                 CMake and pkg-config read
+                 CMake and pkg-config read; "wasm32", "wasm32-relaxed": NAME.wasm, an ES module NAME.mjs that loads it,
+                 its TypeScript types, and an npm package
         name     prefix of files and functions; by default the name of the model's file
         shapes   sizes of the inputs by name, a dict for each entry; by default the declared sizes, 1 for an open batch
         weights  "inside" the library, or "beside" it in NAME.bin, which the caller reads; by default beside from 512 MB
+                 on; for WebAssembly beside: they are streamed, and modules with relaxed SIMD and without share them
+        threads  of WebAssembly, the most that a run may have (1 to 64, default 1); threads of C are the caller's
 
         The model's other options hold (`precision`, `algorithms`, …); the cost model chooses algorithms by the target's
         figures, and denormal numbers are kept. Results have the bits of
@@ -166,7 +170,9 @@ class Model(Described):
         file or an open file), ArgumentError for an unknown target, OSError where a file cannot be written.
         """
         graph, name = graph_of(self._origin), name or self._origin.name
-        return export(graph, self._shared.options, folder, target, name, self.metadata, shapes, weights)
+        return export(
+            graph, self._shared.options, folder, target, name, self.metadata, shapes, weights, threads
+        )
 
     @property
     def content(self) -> str:

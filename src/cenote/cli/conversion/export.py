@@ -1,4 +1,4 @@
-"""`cenote export`: a model as a library that runs without Python."""
+"""`cenote export`: a model as a library that needs no Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cenote.cli.console import say, say_json, seconds, size, waiting
 from cenote.cli.options import Json
 from cenote.cli.shapes import Shapes, parse_shapes
 
-Target = Literal["x86-64", "x86-64-v3", "x86-64-v4", "aarch64", "riscv64"]
+Target = Literal["x86-64", "x86-64-v3", "x86-64-v4", "aarch64", "riscv64", "wasm32", "wasm32-relaxed"]
 
 
 def export(
@@ -44,9 +44,19 @@ def export(
             show_default=False,
         ),
     ] = None,
+    web_threads: Annotated[
+        int | None,
+        typer.Option(
+            "--web-threads",
+            min=1,
+            max=64,
+            help="Threads that a run of WebAssembly may have.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a model as a static library with a header, for all that calls C: no Python, no runtime, no allocation.
+    """Write a model as a library that needs no Python: for all that calls C, or as WebAssembly with its JavaScript.
 
     Sizes are fixed: a batch is 1, other open dimensions need --shape. Models with steps that only NumPy can run are
     refused, with the names of the steps.
@@ -60,6 +70,7 @@ def export(
             name=name,
             shapes=_entries(shape or []),
             weights=weights_in,
+            threads=web_threads,
             options=options,
         )
     took = time.perf_counter() - start
@@ -71,7 +82,8 @@ def export(
         return
     for path in files:
         say(f"{path}: {size(path.stat().st_size)}")
-    say(f"in {seconds(took)}; how to call it is in {files[0].name}")
+    guide = next(path.name for path in files if path.name == "README.md" or path.suffix == ".h")
+    say(f"in {seconds(took)}; how to call it is in {guide}")
 
 
 def _entries(texts: Sequence[str]) -> list[Shapes]:

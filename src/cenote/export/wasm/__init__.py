@@ -1,0 +1,1 @@
+"""WebAssembly modules, linked and written without a tool, and the JavaScript that loads them."""

@@ -1,0 +1,177 @@
+"""Linker of WebAssembly: objects and raw data to one module, whose only import is its memory, and only with threads.
+
+Memory: the stack first, which grows down to 0, so that its overflow traps; then data with content; then what starts as
+zeros. With threads each has a stack, and the memory is shared and made by the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from cenote.core.errors import CapacityError, CodegenError
+from cenote.export.wasm import binary
+from cenote.export.wasm.objects import (
+    ADDRESS_LEB,
+    ADDRESS_SLEB,
+    CODE,
+    DATA,
+    EXPORT,
+    FUNCTION,
+    FUNCTION_INDEX,
+    GLOBAL,
+    GLOBAL_INDEX,
+    IMPORT,
+    MAGIC,
+    MEMORY,
+    OF_DATA,
+    OF_FUNCTION,
+    TYPE,
+    WasmObject,
+)
+
+PAGE = 65536
+_LARGEST = 1 << 32
+_I32, _MUTABLE, _CONST, _END = b"\x7f", b"\1", b"\x41", b"\x0b"
+_STACK_POINTER = "__stack_pointer"
+
+
+@dataclass(frozen=True)
+class RawData:
+    """Symbol of raw data at a cache line's start: its content, or how many zeros it starts with."""
+
+    name: str
+    content: bytes | int
+
+    @property
+    def nbytes(self) -> int:
+        return self.content if isinstance(self.content, int) else len(self.content)
+
+
+@dataclass
+class Module:
+    """Module in the making. `threads`: stacks that its memory has; 0 for a module with a memory of its own."""
+
+    objects: Sequence[WasmObject]
+    data: Sequence[RawData]
+    threads: int = 0
+    addresses: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)  # of functions
+    segments: list[tuple[int, bytes]] = field(default_factory=list)
+    nbytes: int = 0  # of memory
+
+    def __post_init__(self) -> None:
+        self._place()
+        self._number()
+
+    @property
+    def stack(self) -> int:
+        """Bytes of all stacks."""
+        return PAGE * max(1, self.threads)
+
+    @property
+    def pages(self) -> int:
+        return -(-self.nbytes // PAGE)
+
+    # ---- memory ---------------------------------------------------------------------------------------------------
+
+    def _place(self) -> None:
+        """Give everything in memory its address. Raises CapacityError beyond 4 GB."""
+        at = self.stack
+        for segment in chain.from_iterable(each.segments for each in self.objects):
+            at = segment.address = -(-at // segment.alignment) * segment.alignment
+            if any(segment.content):
+                self.segments.append((at, segment.content))
+            at += len(segment.content)
+        for raw in sorted(self.data, key=lambda raw: isinstance(raw.content, int)):
+            at = self.addresses[raw.name] = -(-at // 64) * 64
+            if isinstance(raw.content, bytes):
+                self.segments.append((at, raw.content))
+            at += raw.nbytes
+        if at > _LARGEST - PAGE:
+            raise CapacityError(f"the module would need {at:,} bytes of memory; WebAssembly addresses 4 GB")
+        self.nbytes = at
+        for each in self.objects:
+            if each.relocations.get("reloc.DATA"):
+                raise CodegenError("an address in the data of a WebAssembly object")
+            for symbol in each.symbols:
+                if symbol.kind == OF_DATA and symbol.is_defined:
+                    self.addresses[symbol.name] = each.segments[symbol.index].address + symbol.offset
+
+    # ---- functions ------------------------------------------------------------------------------------------------
+
+    def _number(self) -> None:
+        count = 0
+        for each in self.objects:
+            imported = len(each.imported_functions)
+            for symbol in each.symbols:
+                if symbol.kind == OF_FUNCTION and symbol.is_defined:
+                    self.numbers[symbol.name] = count + symbol.index - imported
+            count += len(each.bodies)
+
+    def _relocated(self, each: WasmObject, start: int, content: bytes) -> bytes:
+        """Return a function's body with the indices and addresses that it names."""
+        made = bytearray(content)
+        for relocation in each.relocations.get("reloc.CODE", ()):
+            at = relocation.place - start
+            if not 0 <= at < len(content):
+                continue
+            symbol = each.symbols[relocation.symbol]
+            kind, has_sign = relocation.kind, False
+            if kind == FUNCTION_INDEX:
+                value = _known(self.numbers, symbol.name)
+            elif kind in (ADDRESS_LEB, ADDRESS_SLEB):
+                value, has_sign = (
+                    _known(self.addresses, symbol.name) + relocation.addend,
+                    kind == ADDRESS_SLEB,
+                )
+            elif kind == GLOBAL_INDEX and symbol.name == _STACK_POINTER:
+                value = 0
+            else:
+                raise CodegenError(
+                    f"relocation {kind} of {symbol.name or 'a symbol'} in a WebAssembly object"
+                )
+            made[at : at + 5] = binary.in_five_bytes(value, has_sign)
+        return bytes(made)
+
+    # ---- text -----------------------------------------------------------------------------------------------------
+
+    def encoded(self, functions: Sequence[str], places: Sequence[str]) -> bytes:
+        """Return the module, which exports its memory, these functions, and the addresses of these places as globals;
+        with threads also the stack pointer `stack`, for each instance to set."""
+        types: dict[bytes, int] = {}
+        declared, code = [], []
+        for each in self.objects:
+            for type, (start, content) in zip(each.functions, each.bodies, strict=True):
+                declared.append(binary.unsigned(types.setdefault(each.types[type], len(types))))
+                body = self._relocated(each, start, content)
+                code.append(binary.unsigned(len(body)) + body)
+        limits = binary.unsigned(self.pages)
+        memory = binary.name("env") + binary.name("memory") + b"\2\3" + limits + limits
+        exports = [binary.name("stack") + b"\3\0" if self.threads else binary.name("memory") + b"\2\0"]
+        exports += [binary.name(each) + b"\0" + binary.unsigned(self.numbers[each]) for each in functions]
+        exports += [binary.name(each) + b"\3" + binary.unsigned(1 + i) for i, each in enumerate(places)]
+        constants = [_I32 + b"\0" + _CONST + binary.address(self.addresses[each]) + _END for each in places]
+        pointer = _I32 + _MUTABLE + _CONST + binary.address(self.stack) + _END
+        sections = [
+            (TYPE, [*types]),
+            *([(IMPORT, [memory])] if self.threads else []),
+            (FUNCTION, declared),
+            *([] if self.threads else [(MEMORY, [b"\0" + limits])]),
+            (GLOBAL, [pointer, *constants]),
+            (EXPORT, exports),
+            (CODE, code),
+            (DATA, [_segment(at, content) for at, content in self.segments]),
+        ]
+        return MAGIC + b"".join(binary.section(kind, binary.vector(items)) for kind, items in sections)
+
+
+def _segment(at: int, content: bytes) -> bytes:
+    return b"\0" + _CONST + binary.address(at) + _END + binary.unsigned(len(content)) + content
+
+
+def _known(found: Mapping[str, int], name: str) -> int:
+    if name not in found:
+        raise CodegenError(f"the code calls or reads {name}, which the module does not have")
+    return found[name]
