@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cenote.core.errors import InputError
 from cenote.core.load_options import LoadOptions
@@ -28,13 +28,14 @@ def export(
     shapes: Sequence[Mapping[str, Sequence[int]]],
     weights: WeightsPlace | None,
     threads: int | None,
+    page: Mapping[str, Any] | None,
 ) -> list[Path]:
     """Write the export of a graph; arguments and errors as in `Model.export`. `about`: the file's key-value pairs."""
     with importing():
         from cenote.export.exporting import write_export
 
     return write_export(
-        graph, options.changed(tune="off"), folder, target, name, about, shapes, weights, threads
+        graph, options.changed(tune="off"), folder, target, name, about, shapes, weights, threads, page
     )
 
 

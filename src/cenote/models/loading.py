@@ -124,6 +124,7 @@ def export_model(
     shapes: Sequence[Mapping[str, Sequence[int]]] = (),
     weights: WeightsPlace | None = None,
     threads: int | None = None,
+    page: Mapping[str, Any] | None = None,
     options: LoadOptions = NO_OPTIONS,
 ) -> list[Path]:
     """Write a model as a library that runs without Python, and return the files.
@@ -142,7 +143,7 @@ def export_model(
         graph, interface = origin.imported()
         name = name or origin.name
         return export(
-            graph.take(), options, folder, target, name, interface.metadata, shapes, weights, threads
+            graph.take(), options, folder, target, name, interface.metadata, shapes, weights, threads, page
         )
 
 

@@ -148,6 +148,7 @@ class Model(Described):
         shapes: Sequence[Mapping[str, Sequence[int]]] = (),
         weights: WeightsPlace | None = None,
         threads: int | None = None,
+        page: Mapping[str, Any] | None = None,
     ) -> list[Path]:
         """Write the model as a library that runs without Python, and return the files.
 
@@ -160,6 +161,10 @@ class Model(Described):
         weights  "inside" the library, or "beside" it in NAME.bin, which the caller reads; by default beside from 512 MB
                  on; for WebAssembly beside: they are streamed, and modules with relaxed SIMD and without share them
         threads  of WebAssembly, the most that a run may have (1 to 64, default 1); threads of C are the caller's
+        page     of wasm32: write one HTML file instead, which shows the model: a picture in, the likeliest classes and
+                 the maps of its pooling layers out. A dict with any of "title", "labels" (of classes; by default the
+                 file's), "samples" (URLs of pictures), and how pictures become numbers: "size", "crop", "mean",
+                 "std", "scale", "layout", "color", as `cenote run` has them
 
         The model's other options hold (`precision`, `algorithms`, …); the cost model chooses algorithms by the target's
         figures, and denormal numbers are kept. Results have the bits of
@@ -171,7 +176,7 @@ class Model(Described):
         """
         graph, name = graph_of(self._origin), name or self._origin.name
         return export(
-            graph, self._shared.options, folder, target, name, self.metadata, shapes, weights, threads
+            graph, self._shared.options, folder, target, name, self.metadata, shapes, weights, threads, page
         )
 
     @property

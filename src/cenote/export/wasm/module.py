@@ -38,10 +38,10 @@ def write_module(program: ExportedProgram, folder: Path, weights_beside: bool, t
     for variant in variants:
         made = replace(program, target=TARGETS[variant], target_name=variant)
         ending = ".relaxed" if variant == RELAXED else ""
-        files[f"{name}{ending}.wasm"] = [_module(made, weights_beside, 0)[0]]
+        files[f"{name}{ending}.wasm"] = [encoded_module(made, weights_beside, 0)[0]]
         described["modules"][variant] = f"{name}{ending}.wasm"
         if threads > 1:
-            content, pages = _module(made, True, threads)
+            content, pages = encoded_module(made, True, threads)
             files[f"{name}{ending}.threads.wasm"] = [content]
             described["threaded"][variant] = f"{name}{ending}.threads.wasm"
             described["pages"], described["threads"] = pages, threads
@@ -86,7 +86,7 @@ def _tensor(tensor: NamedTensor) -> dict[str, Any]:
     return {"name": tensor.name, "dtype": tensor.type.dtype.name, "shape": [*tensor.type.shape]}
 
 
-def _module(program: ExportedProgram, weights_beside: bool, threads: int) -> tuple[bytes, int]:
+def encoded_module(program: ExportedProgram, weights_beside: bool, threads: int) -> tuple[bytes, int]:
     """Return a module, and the pages of its memory."""
     runs = Runs(program)
     text = runs.by_steps() if threads else runs.in_place()
