@@ -249,5 +249,9 @@ def test_npm_packs_the_folder(tmp_path: Path) -> None:
 def test_threads_that_cannot_be_had_are_refused(tmp_path: Path) -> None:
     with pytest.raises(cenote.ArgumentError, match="threads: 65"):
         cenote.export_model(small(tmp_path / "m.onnx"), tmp_path, target="wasm32", threads=65)
+    with pytest.raises(cenote.ArgumentError, match="read from beside"):
+        cenote.export_model(
+            small(tmp_path / "m.onnx"), tmp_path, target="wasm32", threads=2, weights="inside"
+        )
     with pytest.raises(cenote.ArgumentError, match="of WebAssembly"):
         cenote.export_model(small(tmp_path / "m.onnx"), tmp_path, target="x86-64", threads=2)

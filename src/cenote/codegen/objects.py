@@ -7,6 +7,7 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
+from cenote.codegen import cache as object_cache
 from cenote.codegen.llvm import optimized_module, switched_as_wanted, tuned_for
 from cenote.core.errors import UnsupportedError
 from cenote.core.locks import LLVM
@@ -14,14 +15,19 @@ from cenote.core.target import Target
 
 
 def object_code(text: str, target: Target, place: str = "kernel") -> bytes:
-    """Return the object file of a module for the target: position-independent ELF, or WebAssembly.
+    """Return the object file of a module for the target: position-independent ELF, or WebAssembly; out of the cache if
+    it was compiled before.
 
     Errors begin with the `place` that the text comes from. Raises CodegenError where LLVM refuses the text,
     UnsupportedError where this LLVM has no code for the target.
     """
+    key = object_cache.key_of_text(text, target)
+    if stored := object_cache.read_code(key):
+        return stored
     with LLVM.lock, switched_as_wanted(text, target):
         module = optimized_module(text, target, place, _machine)
         code: bytes = _machine(target).emit_object(module)
+    object_cache.write_code(key, code)
     return code
 
 

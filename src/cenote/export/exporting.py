@@ -39,6 +39,10 @@ def write_export(
         raise ArgumentError(
             f"threads: {threads} (1 to {MOST_THREADS}, of WebAssembly; a library for C takes any number)"
         )
+    if web and weights == "inside" and (threads or 1) > 1:
+        raise ArgumentError(
+            "weights: modules for threads share one memory, into which they are read from beside"
+        )
     if page is not None:
         return _write_page(graph, options, Path(folder), target, name, about, shapes, page)
     program = Exporter(graph, options, target).program(name, about, shapes)
