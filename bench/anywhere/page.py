@@ -26,7 +26,9 @@ def page(rows: Sequence[Row], machine: dict[str, Any], rounds: int) -> str:
         (word for word in agent.split() if word.startswith(("HeadlessChrome/", "Chrome/"))), "a browser"
     )
     described = (
-        f"{machine['processor']}, {machine['cores']} cores" if "cores" in machine else str(machine.get("processor", ""))
+        f"{machine['processor']}, {machine['cores']} cores"
+        if "cores" in machine
+        else str(machine.get("processor", ""))
     )
     return "\n".join(
         [

@@ -17,7 +17,8 @@ from cenote.codegen.values import F32
 from cenote.core.target import PAIRS, Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.conv.depthwise import DepthwiseSpec, widest_group, widest_row
-from cenote.kernels.conv.direct import ConvDirectSpec, widest
+from cenote.kernels.conv.direct import ConvDirectSpec
+from cenote.kernels.conv.tile_widths import widest
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.product.attention import AttentionSpec, most_queries
 from cenote.kernels.product.tiles import ProductSpec

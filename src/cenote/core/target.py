@@ -49,6 +49,7 @@ class Target:
     `tiles`, and whether a vector takes as long as two of half its size (`halved`), serve the choice of kernels: see
     `of_level`. `contracts`: a product that is added is rounded once or twice, as the machine that runs the code does
     faster (WebAssembly's relaxed instructions); kernels that need it rounded once ask `has_fma`.
+    `by_lane`: a multiply-add takes one lane of a vector as a factor of all (Arm), so that factors need no broadcasts.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Target:
     tiles: TileWays = NO_TILES
     halved: bool = False
     contracts: bool = False
+    by_lane: bool = False
 
     def __repr__(self) -> str:
         return self.text
@@ -310,7 +312,7 @@ def _targets(triple: str) -> tuple[Target, ...]:
 
     # "generic": 4 lanes on any x86-64 or aarch64, the baseline of the architecture, no optional feature.
     if triple.startswith(("aarch64", "arm64")):
-        return (level("generic", "generic", 16, 32, True),)
+        return (replace(level("generic", "generic", 16, 32, True), by_lane=True),)
     return (
         level("avx512", "x86-64-v4", 64, 32, True),
         level("avx2", "x86-64-v3", 32, 16, True),

@@ -9,7 +9,8 @@ import pytest
 
 from cenote.core.types import TensorType
 from cenote.kernels.base import KernelSpec
-from cenote.kernels.conv.direct import ConvDirectSpec, cut, widest
+from cenote.kernels.conv.direct import ConvDirectSpec
+from cenote.kernels.conv.tile_widths import cut, widest
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.winograd.calls import WinogradTiling
 from cenote.kernels.winograd.kernel import WinogradSpec

@@ -56,32 +56,6 @@ NUMBERS = (
 )
 
 
-def widest(blocks: int, registers: int) -> int:
-    """Return the most pixels of a tile of so many channel vectors: sums, weights and one broadcast fill the
-    registers.
-
-    16 registers: 8x1, 6x2, 4x3, 2x4; 7x2 would spill (45 % of peak), 3x4 does a little (80 %). More than 8 pixels
-    need more addresses than there are general registers. One pixel takes any number of blocks: its weights are
-    operands in memory.
-    """
-    return max(1, min(8, (registers - 1 - blocks) // blocks))
-
-
-def cut(pixels: int, most: int) -> tuple[int, int, int]:
-    """Cut pixels into tiles of `width` and of one pixel less that cover them exactly: (width, tiles, tiles of
-    `width`).
-
-    There are as few tiles as `most` pixels per tile allow. The width is `most` wherever it can be (for 6, from 20
-    pixels on), so that kernels do not differ by the size of the map; smaller maps need a width of their own, of at
-    most `most`.
-    """
-    width = most
-    while width > 2 and pixels < -(-pixels // width) * (width - 1):
-        width -= 1
-    tiles = max(1, -(-pixels // width))
-    return width, tiles, pixels - tiles * (width - 1)
-
-
 TABLE = Parameter("table", I32, pointer=True)
 WORDS = (*float_pointers(POINTERS, ("residual", "y")), TABLE, *numbers_named(NUMBERS))
 
@@ -313,8 +287,30 @@ class DirectEmitter:
         weights: Pointer,
     ) -> None:
         """Multiply all channels of a block at one tap."""
+        if self.by_lane:
+            self.multiply_by_lane(accumulators, [origin + offset for origin in origins], weights)
+            return
         for channel in range(self.spec.unroll):
             self.multiply(accumulators, origins, offset, channel, weights, channel * self.row)
+
+    @property
+    def by_lane(self) -> bool:
+        """Whether a tap's channels are the lanes of one vector, each of which is a factor."""
+        return self.k.target.by_lane and self.spec.unroll == self.lanes
+
+    def multiply_by_lane(
+        self, accumulators: Sequence[Sequence[Variable]], places: Sequence[Pointer], weights: Pointer
+    ) -> None:
+        """Multiply all channels of a block at one tap, a pixel's read by one load."""
+        k, lanes = self.k, self.lanes
+        factors = [place.load(0, lanes) for place in places]
+        for channel in range(self.spec.unroll):
+            first = channel * self.row
+            vectors = [weights.load(first + o * lanes, lanes) for o in range(self.spec.blocks)]
+            for factor, row in zip(factors, accumulators, strict=True):
+                spread = k.shuffle(factor, factor, [channel] * lanes)
+                for vector, accumulator in zip(vectors, row, strict=True):
+                    accumulator.value = k.fma(spread, vector, accumulator.value)
 
     def pixels(self, walk: PixelWalk, width: int) -> Iterator[Pixel]:
         """Yield the tile's pixels."""

@@ -15,8 +15,8 @@ from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, Packed, View
-from cenote.kernels.conv.direct import ConvDirectSpec, widest
-from cenote.kernels.conv.tile_widths import tile_widths
+from cenote.kernels.conv.direct import ConvDirectSpec
+from cenote.kernels.conv.tile_widths import tile_widths, widest, widest_by_lane
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
 from cenote.kernels.partial_sums import SumBlocks
@@ -186,7 +186,9 @@ class FilterGroups:
     def call(self) -> Call:
         rest_channels = 0 if self.problem.plain else self.shape.group_channels % self.inner
         table, entries, rest = self._table()
-        cut = tile_widths(self.pixels, widest(self.each, self.target.registers))
+        by_lane = self.target.by_lane and self.inner == self.target.lanes()
+        most = (widest_by_lane if by_lane else widest)(self.each, self.target.registers)
+        cut = tile_widths(self.pixels, most)
         specs = tuple(self._spec(width, rest_channels > 0) for width in cut.widths)
         weights, bias = self.problem.packed.get(self.first) or (self._pack(), self._bias())
         if self.problem.taps:

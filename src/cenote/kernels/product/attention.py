@@ -30,7 +30,7 @@ from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.core.types import FLOAT32
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
-from cenote.kernels.conv.direct import widest
+from cenote.kernels.conv.tile_widths import widest
 from cenote.kernels.lanes import transposed
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 

@@ -13,8 +13,7 @@ from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array
 from cenote.kernels.base import Argument, Call, Packed, View
-from cenote.kernels.conv.direct import widest
-from cenote.kernels.conv.tile_widths import TileWidths, tile_widths
+from cenote.kernels.conv.tile_widths import TileWidths, tile_widths, widest
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import SumBlocks
 from cenote.kernels.product.panels import Panels, order_of, panel_call

@@ -19,7 +19,7 @@ from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array
 from cenote.kernels.base import Argument, Call, KernelSpec, Packed, View, numbers_named, pointers_to
-from cenote.kernels.conv.direct import cut
+from cenote.kernels.conv.tile_widths import cut
 from cenote.kernels.lanes import transposed
 from cenote.kernels.strided_axes import Axis, axis_names, axis_pointers, axis_words, is_one, position_count
 

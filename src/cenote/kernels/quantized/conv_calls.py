@@ -15,9 +15,8 @@ from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, Packed, View, present
-from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.direct_calls import MACS_PER_SECOND, DirectProblem, FilterGroups, block_runs
-from cenote.kernels.conv.tile_widths import tile_widths
+from cenote.kernels.conv.tile_widths import tile_widths, widest
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
 from cenote.kernels.quantized.conv import ConvQuantizedSpec, Levels

@@ -18,8 +18,7 @@ from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import Argument, Call, Packed, View
-from cenote.kernels.conv.direct import widest
-from cenote.kernels.conv.tile_widths import tile_widths
+from cenote.kernels.conv.tile_widths import tile_widths, widest
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.elementwise.expression import Expression, Step

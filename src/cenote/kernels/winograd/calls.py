@@ -169,7 +169,7 @@ class WinogradTiling:
         They are not in the strides: what a run reads and writes there is never used, and 49 tiles 50 apart took 4 %
         more time.
         """
-        return widths(self.group_blocks, self.target.registers)[0] - 1
+        return widths(self.group_blocks, self.target)[0] - 1
 
     @property
     def v_xi(self) -> int:

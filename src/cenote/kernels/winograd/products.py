@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, Pointer, Value
 from cenote.codegen.variables import Cursor, Variable
-from cenote.kernels.conv.direct import widest
+from cenote.core.target import Target
+from cenote.kernels.conv.tile_widths import widest, widest_by_lane
 from cenote.kernels.partial_sums import FAST_TERMS
 from cenote.kernels.winograd.transforms import Filtering
 
@@ -32,13 +33,13 @@ AHEAD = 2  # runs that prefetch the next product's weights
 SHORT = 4  # channels unrolled for rare runs; unrolling all of a vector takes 3 to 10 % less time where a core is shared
 
 
-def widths(blocks: int, registers: int) -> range:
+def widths(blocks: int, target: Target) -> range:
     """Return the numbers of tiles that may be in registers at once: from as few as hide the multiply-adds' latency to
     as many as fit.
 
     Under eight sums a run takes as long as with eight.
     """
-    most = widest(blocks, registers)
+    most = (widest_by_lane if target.by_lane else widest)(blocks, target.registers)
     return range(min(most, -(-8 // blocks)), most + 1)
 
 
@@ -72,7 +73,7 @@ class Products:
 
     @property
     def widths(self) -> range:
-        return widths(self.blocks, self.k.target.registers)
+        return widths(self.blocks, self.k.target)
 
     def emit(self, v: Pointer, m: Pointer, begin: Value, end: Value) -> None:
         """Emit M[group][xi] = V[xi] U[group][xi] for all xi and the groups begin..end, which share V[xi] while it is
@@ -184,13 +185,13 @@ class Products:
                     for line in range(0, unroll * row, AHEAD * LINE):
                         k.prefetch(soon, line // AHEAD, level=3)
                     asked.move(step)
-                    here, now = source.at, factors.at
+                    spread, now = self.spreading(source.at, width, unroll), factors.at
                     for channel in range(unroll):
                         vectors = [now.load(channel * row + o * lanes, lanes) for o in range(blocks)]
                         for i in range(width):
-                            spread = here.broadcast(i * lanes + channel, lanes)
+                            factor = spread(i, channel)
                             for o in range(blocks):
-                                sums[i][o].value = self.added(sums[i][o].value, spread, vectors[o])
+                                sums[i][o].value = self.added(sums[i][o].value, factor, vectors[o])
                     source.move(unroll)
                     factors.move(unroll * row)
                 move_on()
@@ -199,6 +200,14 @@ class Products:
                     total.value = total.value + m.load(place, lanes)
             for total, place in places:
                 m.store(total.value, place)
+
+    def spreading(self, here: Pointer, width: int, channels: int) -> Callable[[int, int], Value]:
+        """Return the function from a tile and a channel to the vector of that number in V."""
+        k, lanes = self.k, self.lanes
+        if not (k.target.by_lane and channels == lanes and self.word is F32):
+            return lambda tile, channel: here.broadcast(tile * lanes + channel, lanes)
+        tiles = [here.load(tile * lanes, lanes) for tile in range(width)]
+        return lambda tile, channel: k.shuffle(tiles[tile], tiles[tile], [channel] * lanes)
 
     def moves(self, source: Cursor, first: Value | int) -> Callable[[], None]:
         """Return what moves an address in V from the end of a block of channels to the next one that is summed up.
