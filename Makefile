@@ -1,6 +1,7 @@
 # make run    the shortest way to see it work: the model inside the package looks at its pictures
 # make test   the whole test suite
 # make machines  the test suite on machines other than this one: instruction sets, CPUs, caches, load
+# make arm    a part of the test suite on an Arm CPU that QEMU emulates (tests/arm; about half an hour)
 # make pythons  the test suite under each Python from 3.11 on that is installed here, free-threaded ones too
 # make fuzz   random cases that must not crash, hang or answer wrongly: MINUTES=10, or ARGS="--full"
 # make check  formatting, lint, types, layout of the source
@@ -23,7 +24,7 @@ ARGS ?=
 # How long `make fuzz` takes.
 MINUTES ?= 10
 
-.PHONY: run test machines pythons fuzz check format bench docs wheel clean
+.PHONY: run test machines arm pythons fuzz check format bench docs wheel clean
 
 run: $(VENV)/.run
 	$(BIN)/cenote run $(ARGS)
@@ -37,6 +38,10 @@ test: $(VENV)/.test
 # `make machines ARGS="--target avx2 --l3 4M tests/kernels"` imagines one, for a part of the tests.
 machines: $(VENV)/.test
 	$(BIN)/python -m tests.machines -n $(JOBS) $(ARGS)
+
+# `make arm ARGS="tests/functional -k pool"` runs another part.
+arm: $(VENV)/.test
+	$(BIN)/python -m tests.arm -n $(JOBS) $(ARGS)
 
 # `make pythons ARGS="--python /path/to/python3.14t tests/runtime"` names one, and a part of the tests.
 pythons:
@@ -73,7 +78,7 @@ wheel: $(VENV)/.run
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) build dist site .ruff_cache .mypy_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .arm build dist site .ruff_cache .mypy_cache .pytest_cache .hypothesis
 
 # Stamps: made once, made again when the list of dependencies changes.
 $(VENV)/bin/python:

@@ -7,6 +7,9 @@ and root or user namespaces. `--cpu Haswell` runs the tests under QEMU (`qemu-x8
 processors are asked by their own CPUID and fault on instructions that they lack: for a few tests, as it takes ten times
 as long. Processes that tests start run on the real one there.
 
+The last machine has an Arm CPU that QEMU emulates, with its own system, Python and choice of tests (`tests.arm`). It is
+left out until `python -m tests.arm --prepare` has made it.
+
 Ends with a line for each machine; the exit code is 1 where a test failed.
 """
 
@@ -22,6 +25,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.arm import machine as arm_machine
+from tests.arm.__main__ import arguments_of_pytest as arguments_on_arm
 from tests.targets import runnable
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +51,7 @@ class Machine:
     l3: str = ""
     busy: int = 0
     cpu: str = ""  # QEMU's name of a processor
+    arm: bool = False  # the one of `tests.arm`
 
     def __str__(self) -> str:
         fields = {key: value for key, value in vars(self).items() if value and key != "name"}
@@ -63,6 +69,7 @@ MACHINES = (
     Machine("laptop", target="avx2", cpus=1, l1="48K", l2="256K", l3="4M"),
     Machine("server", l1="32K", l2="2M", l3="512M"),
     Machine("old server", target="generic", l2="512K", l3="16M", busy=2),
+    Machine("Arm", arm=True),
 )
 
 
@@ -100,6 +107,8 @@ def kept_busy(loops: int) -> Iterator[None]:
 
 def run_on(machine: Machine, arguments: Sequence[str]) -> int:
     """Run this Python with these arguments on a machine; its exit code."""
+    if machine.arm:
+        return arm_machine.run(arguments)
     command = [*(["qemu-x86_64", "-cpu", machine.cpu] if machine.cpu else []), sys.executable, *arguments]
     forced = "" if machine.cpu else os.environ.get("CENOTE_TARGET", "")  # another CPU may not have it
     environment = {**os.environ, "CENOTE_TARGET": machine.target or forced}
@@ -115,11 +124,14 @@ def run_on(machine: Machine, arguments: Sequence[str]) -> int:
 
 
 def chosen(machine: Machine, arguments: Sequence[str]) -> list[str]:
-    """The arguments of pytest: under QEMU a few tests if none are named, in one process, as others are not emulated."""
+    """The arguments of Python that run the tests: under QEMU a few tests if none are named, in one process, as others
+    are not emulated."""
+    if machine.arm:
+        return arguments_on_arm(arguments)
     if not machine.cpu:
-        return [*arguments]
+        return ["-m", "pytest", *arguments]
     named = any((ROOT / argument.partition("::")[0]).exists() for argument in arguments)
-    return [*(() if named else EMULATED), *arguments, "-n", "0"]
+    return ["-m", "pytest", *(() if named else EMULATED), *arguments, "-n", "0"]
 
 
 def main() -> int:
@@ -139,10 +151,11 @@ def main() -> int:
         if machine.target and runnable(machine.target) is None:
             results[machine] = "not run: this CPU lacks the instruction set"
             continue
+        if machine.arm and not arm_machine.is_prepared():
+            results[machine] = "not run: `python -m tests.arm --prepare` makes it"
+            continue
         print(machine, flush=True)
-        results[machine] = (
-            "FAILED" if run_on(machine, ["-m", "pytest", *chosen(machine, arguments)]) else "passed"
-        )
+        results[machine] = "FAILED" if run_on(machine, chosen(machine, arguments)) else "passed"
     for machine, result in results.items():
         print(f"{machine}: {result}")
     return "FAILED" in results.values()

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -103,35 +104,57 @@ class Target:
 
 
 _CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
+_CPU_FACTS = Path("/proc/cpuinfo")
 
 
 @cache
 def cache_sizes() -> tuple[int, int, int]:
     """Return the bytes of the level 1 data, level 2 and level 3 cache of one core; usual sizes where unknown."""
     sizes = {1: _L1, 2: _L2, 3: _L3}
-    try:
-        for index in _CACHE_FOLDER.glob("index*"):
+    for index in _CACHE_FOLDER.glob("index*"):
+        # A system may know that there is a cache but not its size, as many do on Arm.
+        with suppress(OSError, ValueError):
             if (index / "type").read_text().strip() == "Instruction":
                 continue
             size = (index / "size").read_text().strip()
-            scale = {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
-            sizes[int((index / "level").read_text())] = int(size.rstrip("KM")) * scale
-    except (OSError, ValueError):
-        pass
+            nbytes = int(size.rstrip("KM")) * {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 1)
+            sizes[int((index / "level").read_text())] = nbytes
     return sizes[1], sizes[2], sizes[3]
+
+
+# Where Linux gives numbers instead of a name ("CPU implementer", "CPU part" of /proc/cpuinfo): Arm's own cores, by the
+# numbers of the kernel's arch/arm64/include/asm/cputype.h. Results of measurements are kept under the name.
+_ARM_CORES = {
+    0xD03: "Cortex-A53",
+    0xD08: "Cortex-A72",
+    0xD0B: "Cortex-A76",
+    0xD0C: "Neoverse N1",
+    0xD40: "Neoverse V1",
+    0xD49: "Neoverse N2",
+    0xD4F: "Neoverse V2",
+    0xD84: "Neoverse V3",
+}
+_ARM = 0x41
 
 
 @cache
 def processor() -> str:
     """Name of the processor where the system has it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+    facts = dict[str, str]()
+    with suppress(OSError):
+        for line in _CPU_FACTS.read_text(encoding="utf-8").splitlines():
             key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+            facts.setdefault(key.strip(), value.strip())
+    numbers = [facts.get(key, "") for key in ("CPU implementer", "CPU part", "CPU variant")]
+    return facts.get("model name") or _arm_core(*numbers) or platform.processor() or platform.machine()
+
+
+def _arm_core(maker: str, part: str, variant: str) -> str:
+    """Return the name of a core that the system has numbers for; "" where there are none."""
+    with suppress(ValueError):
+        known = _ARM_CORES.get(int(part, 16)) if int(maker, 16) == _ARM else None
+        return known or f"{platform.machine()} CPU {maker}:{part} variant {variant or '0x0'}"
+    return ""
 
 
 def allowed_cpus() -> set[int]:
