@@ -1,4 +1,4 @@
-"""Libraries for C: NAME.h, libNAME.a, and what CMake and pkg-config read."""
+"""Libraries for C: NAME.h, libNAME.a, libNAME.so, and what CMake and pkg-config read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from cenote.core.errors import CodegenError
 from cenote.core.version import __version__
 from cenote.export.copying import copy_module, without_memcpy
 from cenote.export.elf.archive import Member, archive
+from cenote.export.elf.linker import DataBlock, shared_object
 from cenote.export.elf.objects import data_object, undefined_symbols
 from cenote.export.header import header
 from cenote.export.program import ExportedProgram
@@ -19,10 +20,14 @@ from cenote.export.targets import machine_of
 # From so many bytes on the weights are a file of their own: code reaches 2 GB, and tools handle less with ease.
 LARGEST_INSIDE = 512 << 20
 
-_CMAKE = """# add_subdirectory(this folder), then target_link_libraries(program {name})
+_CMAKE = """# add_subdirectory(this folder), then target_link_libraries(program {name}), or {name}_shared
 add_library({name} STATIC IMPORTED GLOBAL)
 set_target_properties({name} PROPERTIES
   IMPORTED_LOCATION "${{CMAKE_CURRENT_LIST_DIR}}/lib{name}.a"
+  INTERFACE_INCLUDE_DIRECTORIES "${{CMAKE_CURRENT_LIST_DIR}}")
+add_library({name}_shared SHARED IMPORTED GLOBAL)
+set_target_properties({name}_shared PROPERTIES
+  IMPORTED_LOCATION "${{CMAKE_CURRENT_LIST_DIR}}/lib{name}.so"
   INTERFACE_INCLUDE_DIRECTORIES "${{CMAKE_CURRENT_LIST_DIR}}")
 """
 _PKG_CONFIG = """prefix=${{pcfiledir}}
@@ -30,7 +35,7 @@ Name: {name}
 Description: {model}, a neural network compiled by Cenote
 Version: {version}
 Cflags: -I${{prefix}}
-Libs: -L${{prefix}} -l{name}
+Libs: ${{prefix}}/lib{name}.a
 """
 
 
@@ -52,10 +57,16 @@ def write_library(program: ExportedProgram, folder: Path, weights_beside: bool) 
         Member(f"{name}.o", [code], len(code), exported if name == "runs" else [name])
         for name, code in objects.items()
     ]
-    name = program.name
+    name, machine = program.name, machine_of(program.target)
+    block = (
+        None
+        if weights_beside
+        else DataBlock(runs.symbol_of_weights, program.content(), program.constant_bytes)
+    )
     files: dict[str, Iterable[bytes]] = {
         f"{name}.h": [header(runs, __version__).encode()],
         f"lib{name}.a": archive([*members, *weights]),
+        f"lib{name}.so": shared_object(objects, exported, f"lib{name}.so", machine, block),
         "CMakeLists.txt": [_CMAKE.format(name=name).encode()],
         f"{name}.pc": [_PKG_CONFIG.format(name=name, model=program.model, version=__version__).encode()],
     }

@@ -153,9 +153,9 @@ class Model(Described):
         """Write the model as a library that runs without Python, and return the files.
 
         folder   where the files go; it is made if need be, and files of the same names are replaced
-        target   "x86-64", "x86-64-v3" (AVX2), "x86-64-v4" (AVX-512), "aarch64", "riscv64": NAME.h, libNAME.a, and what
-                 CMake and pkg-config read; "wasm32", "wasm32-relaxed": NAME.wasm, an ES module NAME.mjs that loads it,
-                 its TypeScript types, and an npm package
+        target   "x86-64", "x86-64-v3" (AVX2), "x86-64-v4" (AVX-512), "aarch64", "riscv64": NAME.h, libNAME.a,
+                 libNAME.so, and what CMake and pkg-config read; "wasm32", "wasm32-relaxed": NAME.wasm, an ES module
+                 NAME.mjs that loads it, its TypeScript types, and an npm package
         name     prefix of files and functions; by default the name of the model's file
         shapes   sizes of the inputs by name, a dict for each entry; by default the declared sizes, 1 for an open batch
         weights  "inside" the library, or "beside" it in NAME.bin, which the caller reads; by default beside from 512 MB

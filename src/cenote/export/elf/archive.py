@@ -28,10 +28,12 @@ def archive(members: Sequence[Member]) -> Iterator[bytes]:
 
     Raises UnsupportedError for members of 4 GB or more in all.
     """
+    # The sizes of both tables count the byte that makes them even: readelf looks for the next member behind them.
     names = b"".join(f"{member.name}/\n".encode() for member in members)
+    names += b"\n" * (len(names) % 2)
     symbols = [symbol for member in members for symbol in member.symbols]
-    index_bytes = 4 + 4 * len(symbols) + sum(len(symbol.encode()) + 1 for symbol in symbols)
-    at = len(_MAGIC) + 2 * _HEADER_BYTES + _even(index_bytes) + _even(len(names))
+    index_bytes = _even(4 + 4 * len(symbols) + sum(len(symbol.encode()) + 1 for symbol in symbols))
+    at = len(_MAGIC) + 2 * _HEADER_BYTES + index_bytes + len(names)
     places: list[int] = []
     for member in members:
         places += [at] * len(member.symbols)
@@ -44,7 +46,7 @@ def archive(members: Sequence[Member]) -> Iterator[bytes]:
     index += b"".join(symbol.encode() + b"\0" for symbol in symbols)
     yield _MAGIC
     yield _header("/", index_bytes) + index + bytes(len(index) % 2)
-    yield _header("//", len(names)) + names + b"\n" * (len(names) % 2)
+    yield _header("//", len(names)) + names
     name_at = 0
     for member in members:
         yield _header(f"/{name_at}", member.nbytes)
