@@ -82,3 +82,10 @@ def test_what_is_refused(name: str) -> None:
 def test_the_same_archive_with_a_sound_model() -> None:
     x = np.array([[-1, 0, 1, 2]], np.float32)
     assert np.array_equal(cenote.load(archive(sequential(RELU)))(x), np.maximum(x, 0))
+
+
+def test_operators_of_users_are_refused() -> None:
+    content = archive(sequential(RELU))
+    assert cenote.load(content, format="keras")
+    with pytest.raises(cenote.UnsupportedError, match="models of ONNX, TensorFlow and TensorFlow Lite"):
+        cenote.load(content, format="keras", operators={"shop.Frobnicate": abs})

@@ -147,6 +147,18 @@ class GraphBuilder:
         self, op: str, inputs: Sequence[str], names: Sequence[str], domain: str = "", **attributes: Any
     ) -> tuple[str, ...]:
         """Add a node with an output for each name; return the values."""
+        return self.add_decoded(op, inputs, names, domain, attributes)
+
+    def add_decoded(
+        self,
+        op: str,
+        inputs: Sequence[str],
+        names: Sequence[str],
+        domain: str,
+        attributes: Mapping[str, Any],
+        decoder: Decoder | None = None,
+    ) -> tuple[str, ...]:
+        """Add a node as `add_many` does, by a decoder of the user's, if there is one."""
         imported = Imported(
             op=op,
             domain=domain,
@@ -156,7 +168,7 @@ class GraphBuilder:
             outputs=len(names),
             constants={i: self.constants[value] for i, value in enumerate(inputs) if value in self.constants},
         )
-        made, wiring = operator_of(imported)
+        made, wiring = operator_of(imported, decoder)
         if wiring is not None:
             inputs = [self._wired(item, inputs) for item in wiring]
         return self.add_op(made, inputs, names)

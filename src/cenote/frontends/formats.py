@@ -36,18 +36,18 @@ def import_model(
 
     `ends` are inputs and outputs by name: graphs of TensorFlow are read between them, others whole, and cut by
     `models.cutting`. `problems`, if given, collects unsupported parts instead of an error where that is possible; with
-    any, the graph is incomplete. `operators` decode nodes of the user's in an ONNX model.
+    any, the graph is incomplete. `operators` decode nodes of the user's, in models of ONNX, TensorFlow and
+    TensorFlow Lite.
 
     Raises MissingFileError, ModelError for a file that is no valid model, UnsupportedError for parts that Cenote does
     not have, ArgumentError for a format that does not exist and a signature that the model does not have.
     """
     if form is not None:
         OneOf(FORMATS)("format", form)
-    onnx = partial(
-        _onnx, signature=signature, problems=problems, ends=ends, operators=operators or UserOperators({})
-    )
+    operators = operators or UserOperators({})
+    onnx = partial(_onnx, signature=signature, problems=problems, ends=ends, operators=operators)
     if isinstance(source, str | os.PathLike):
-        return _from_path(Path(source), form, signature, problems, ends, onnx)
+        return _from_path(Path(source), form, signature, problems, ends, operators, onnx)
     if not isinstance(source, bytes | bytearray | memoryview) and form in (None, "onnx"):
         # An open file or a message.
         return onnx(source)
@@ -56,7 +56,7 @@ def import_model(
     if form == "onnx":
         return onnx(source)
     try:
-        return _from_source(content, form, signature, problems, ends)
+        return _from_source(content, form, signature, problems, ends, operators)
     except CenoteError as error:
         raise error.located("model given as bytes") from error
 
@@ -82,6 +82,7 @@ def _from_path(
     signature: str | None,
     problems: list[str] | None,
     ends: Ends,
+    operators: UserOperators,
     onnx: Callable[[Path], ImportedModel],
 ) -> ImportedModel:
     if path.is_dir() and form in (None, "bat"):
@@ -102,7 +103,7 @@ def _from_path(
             source = FileSource(file)
             form = form or ("savedmodel" if path.name == "saved_model.pb" else format_of(source))
             if form != "onnx":
-                return _from_open(path, source, form, signature, problems, ends)
+                return _from_open(path, source, form, signature, problems, ends, operators)
         except OSError as error:
             raise ModelError(f"{path}: the file cannot be read ({error})") from error
         except CenoteError as error:
@@ -117,27 +118,35 @@ def _from_open(
     signature: str | None,
     problems: list[str] | None,
     ends: Ends,
+    operators: UserOperators,
 ) -> ImportedModel:
     if form == "layers":
         from cenote.frontends.parameters.reader import load_layers
 
         return load_layers(path)
     if form not in ("savedmodel", "metagraph"):
-        return _from_source(source, form, signature, problems, ends)
+        return _from_source(source, form, signature, problems, ends, operators)
     from cenote.frontends.tensorflow.reader import load_meta_graph, load_saved_model
 
+    operators.consulted = True
     if form == "savedmodel":
-        return load_saved_model(path, signature, problems, ends)
-    return load_meta_graph(path, problems, ends)
+        return load_saved_model(path, signature, problems, ends, operators)
+    return load_meta_graph(path, problems, ends, operators)
 
 
 def _from_source(
-    source: ByteSource, form: Format, signature: str | None, problems: list[str] | None, ends: Ends
+    source: ByteSource,
+    form: Format,
+    signature: str | None,
+    problems: list[str] | None,
+    ends: Ends,
+    operators: UserOperators,
 ) -> ImportedModel:
+    operators.consulted = form in ("tflite", "graphdef")
     if form == "tflite":
         from cenote.frontends.tflite.reader import load_tflite
 
-        return load_tflite(source, signature, problems)
+        return load_tflite(source, signature, problems, operators)
     if signature is not None:
         raise ArgumentError(f"signature: a model in the format {form} has none")
     if form == "keras":
@@ -147,7 +156,7 @@ def _from_source(
     if form == "graphdef":
         from cenote.frontends.tensorflow.reader import load_graph_def
 
-        return load_graph_def(source, is_graph_text(source.read(0, 64)), problems, ends)
+        return load_graph_def(source, is_graph_text(source.read(0, 64)), problems, ends, operators)
     raise ArgumentError(f"a model in the format {form} is given by its path: it has other files beside it")
 
 

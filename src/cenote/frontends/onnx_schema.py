@@ -11,8 +11,8 @@ from typing import Any
 from onnx import defs
 
 from cenote.core.errors import ModelError, UnsupportedError
-from cenote.core.extensions.installed import failures
 from cenote.frontends.onnx_tensors import kind_of
+from cenote.frontends.user_nodes import ways_to_add
 
 # Of the standard domain. At 7 broadcasting became NumPy's. The changes from 6 to 7 are known (`onnx_legacy`); of
 # older files only nodes run whose operator did not change until 7.
@@ -187,10 +187,5 @@ def unsupported_operator(domain: str, op: str, opset: int, supported: Iterable[s
     if near:
         text += f"; nearest supported: {', '.join(near)}"
     if domain and opset_range(domain) is None:
-        text += (
-            f'; a function of yours can compute it: cenote.load(…, operators={{"{key}": function}}), or an operator '
-            "that a module registers (@cenote.register) or an installed package has (entry points cenote.operators): "
-            "docs/extending.md"
-        )
-        text += "".join(f"; {failure}" for failure in failures())
+        text += ways_to_add(key)
     return UnsupportedError(text)

@@ -37,8 +37,8 @@ def read(source: Any, options: LoadOptions) -> ImportedModel:
     imported = import_model(source, options.format, options.signature, ends=ends, operators=operators)
     if options.operators and not operators.consulted:
         raise UnsupportedError(
-            f"operators: {', '.join(options.operators)}: only nodes of an ONNX model can be computed by operators of "
-            "yours; this model has another format"
+            f"operators: {', '.join(options.operators)}: operators of yours can compute nodes of models of ONNX, "
+            "TensorFlow and TensorFlow Lite; this model has another format"
         )
     imported = replace(imported, operators=dict(operators.used))
     if not ends or imported.between:

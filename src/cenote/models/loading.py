@@ -77,7 +77,7 @@ def load(
                the inputs that the outputs need; a placeholder like `is_training` is one if it is named
     outputs    names of values to load the part before them; by default the model's outputs
     algorithms {"conv1": "direct", "max_pool": "generic"}: by nodes' names, which win, or operators'; "reference": NumPy
-    operators  functions (or `cenote.OperatorFunction`) that compute nodes of an ONNX model, by operator: with
+    operators  functions (or `cenote.OperatorFunction`) that compute nodes of a model, by operator: with
                {"shop.Frobnicate": f}, f gets a node's inputs as arrays, its attributes by name, and returns an array or
                a tuple of them. They win over the model's functions, Cenote's operators and those of `cenote.register`
     extensions algorithms and rewrites of users to switch on (`cenote.register_algorithm`, `cenote.register_rewrite`)

@@ -130,16 +130,6 @@ def test_a_class_can_be_given_to_a_load() -> None:
     assert cenote.registered_operators() == {}
 
 
-def test_a_model_of_another_format_refuses_operators() -> None:
-    kind = 'attr { key: "dtype" value { type: DT_FLOAT } }'
-    both = 'attr { key: "T" value { type: DT_FLOAT } }'
-    text = f'node {{ name: "x" op: "Placeholder" {kind} }} node {{ name: "y" op: "Relu" input: "x" {both} }}'
-    assert cenote.load(text.encode(), format="graphdef")
-    with pytest.raises(cenote.UnsupportedError, match="only nodes of an ONNX model"):
-        cenote.load(text.encode(), format="graphdef", operators={NAME: defined()})
-    assert cenote.load(text.encode(), format="graphdef"), "a registered one does not matter"
-
-
 def test_inspection_knows_registered_operators() -> None:
     model = between(kind="Shrink", by=0.25)
     (problem,) = cenote.unsupported(model)

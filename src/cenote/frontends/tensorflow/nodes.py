@@ -17,10 +17,12 @@ from cenote.core.types import Array, Dimension
 from cenote.frontends.builder import GraphBuilder, decoded
 from cenote.frontends.channels_last import ChannelsLast, SlidingWindow
 from cenote.frontends.tensorflow.branches import Branches, Sides, around
+from cenote.frontends.tensorflow.custom import decode_of
 from cenote.frontends.tensorflow.messages import Contents
 from cenote.frontends.tensorflow.scope import TensorFlowScope
 from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
 from cenote.frontends.tensorflow_common import Site, words
+from cenote.ops.user_operators import UserOperators
 
 DEEPEST_CALL = 64
 # Nodes that inlining may make.
@@ -230,6 +232,7 @@ class TensorFlowImporter:
         self.variables: dict[str, str] = {}
         # Collects problems, if given, instead of an error.
         self.problems: list[str] | None = None
+        self.user_operators = UserOperators({})
         self.branches = Branches(self.builder)
         self._count = 0
 
@@ -313,8 +316,9 @@ class TensorFlowImporter:
         if op not in _HANDS_ON and any(isinstance(value, Noise) for value in site.inputs):
             op = MET_NOISE
         decode = self.operators.get(op)
-        if decode is None:
-            raise UnsupportedError(f"TensorFlow's operation {site.op} is not supported")
+        if op != MET_NOISE:
+            decode = decode_of(site, decode)
+        assert decode is not None, "operations on noise have a decoder"
         spread = site.inputs[0] if site.inputs else None
         if isinstance(spread, SpaceToBatchNode) and site.op in _WAITING:
             if site.op in ("Add", "AddV2", "Mul"):
@@ -349,6 +353,7 @@ class TensorFlowImporter:
             dict(zip(formal, inputs, strict=True)),
             depth=site.scope.depth + 1,
             around=around(site.sides, branch),
+            results=tuple(function.ret.values()),
         )
         return tuple(self.value(scope, function.ret[output.name]) for output in function.signature.output_arg)
 

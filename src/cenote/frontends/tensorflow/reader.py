@@ -20,6 +20,7 @@ from cenote.frontends.tensorflow.scope import TensorFlowScope, is_pivot
 from cenote.frontends.tensorflow_common import words
 from cenote.frontends.wire import ByteSource, FileSource
 from cenote.graph.graph import Graph
+from cenote.ops.user_operators import UserOperators
 
 _ALL = Ends()
 _SERVING = "serving_default"
@@ -35,7 +36,11 @@ _OTHER_SCOPES = ("save/", "gradients/", "Adam", "init")
 
 
 def load_graph_def(
-    source: ByteSource, text: bool = False, problems: list[str] | None = None, ends: Ends = _ALL
+    source: ByteSource,
+    text: bool = False,
+    problems: list[str] | None = None,
+    ends: Ends = _ALL,
+    operators: UserOperators | None = None,
 ) -> ImportedModel:
     """Read a frozen graph: the placeholders that its outputs need are the inputs, the nodes that no node reads the
     outputs, except for those that `ends` names."""
@@ -43,11 +48,15 @@ def load_graph_def(
         graph, contents = parse_text(source.read(0, source.size), "GraphDef"), Contents(source)
     else:
         graph, contents = parse(source, "GraphDef")
-    return _imported(graph, contents, {}, {}, None, (), problems, ends)
+    return _imported(graph, contents, {}, {}, None, (), problems, ends, operators)
 
 
 def load_saved_model(
-    path: Path, signature: str | None = None, problems: list[str] | None = None, ends: Ends = _ALL
+    path: Path,
+    signature: str | None = None,
+    problems: list[str] | None = None,
+    ends: Ends = _ALL,
+    operators: UserOperators | None = None,
 ) -> ImportedModel:
     """Read a SavedModel folder. `signature`: its function; by default "serving_default", or the only one. `ends` may
     name the signature's inputs and outputs, or tensors.
@@ -63,16 +72,31 @@ def load_saved_model(
         inputs = {info.name: key for key, info in chosen.inputs.items()}
         outputs = {key: info.name for key, info in sorted(chosen.outputs.items())}
         return _imported(
-            meta.graph_def, contents, outputs, inputs, checkpoint, (path.parent,), problems, ends
+            meta.graph_def,
+            contents,
+            outputs,
+            inputs,
+            checkpoint,
+            (path.parent,),
+            problems,
+            ends,
+            operators,
         )
 
 
-def load_meta_graph(path: Path, problems: list[str] | None = None, ends: Ends = _ALL) -> ImportedModel:
+def load_meta_graph(
+    path: Path,
+    problems: list[str] | None = None,
+    ends: Ends = _ALL,
+    operators: UserOperators | None = None,
+) -> ImportedModel:
     """Read a MetaGraphDef (`name.meta`) with the checkpoint of the same name beside it."""
     with reading(path) as file:
         meta, contents = parse(FileSource(file), "MetaGraphDef")
         checkpoint = Checkpoint(path.with_suffix(""))
-        return _imported(meta.graph_def, contents, {}, {}, checkpoint, (path.parent,), problems, ends)
+        return _imported(
+            meta.graph_def, contents, {}, {}, checkpoint, (path.parent,), problems, ends, operators
+        )
 
 
 def _meta_graph(model: Any) -> Any:
@@ -126,13 +150,14 @@ def _imported(
     folders: Sequence[Path],
     problems: list[str] | None,
     ends: Ends,
+    operators: UserOperators | None,
 ) -> ImportedModel:
     functions = {function.signature.name: function for function in graph.library.function}
     nodes = _by_name(graph.node)
     importer = TensorFlowImporter(
         OPERATORS, contents, functions, _values(graph.node, functions, contents, checkpoint)
     )
-    importer.problems = problems
+    importer.problems, importer.user_operators = problems, operators or UserOperators({})
     importer.input_names = {name.split(":")[0]: key for name, key in inputs.items()}
     scope = TensorFlowScope[Value](nodes)
     keys = {key: name for name, key in inputs.items()}
@@ -140,7 +165,9 @@ def _imported(
         node, index = tensor_named(keys.get(name, name), nodes, "inputs")
         scope.fed[node, index] = importer.builder.input(name, *type_of(nodes[node], index, name))
     built_outputs: dict[str, str] = {}
-    for name, reference in _wanted(ends, outputs, graph.node).items():
+    wanted = _wanted(ends, outputs, graph.node)
+    scope.results = tuple(wanted.values())
+    for name, reference in wanted.items():
         node, index = tensor_named(reference, nodes, "outputs")
         built_outputs[name] = _tensor(importer, scope, f"{node}:{index}", name)
     # All inputs of a signature, whether they are read or not.

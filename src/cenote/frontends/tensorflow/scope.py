@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -38,6 +38,8 @@ class TensorFlowScope(Generic[Value]):
     sides: dict[tuple[str, int], Sides] = field(default_factory=dict)
     # Outputs that are inputs of the model.
     fed: dict[tuple[str, int], str] = field(default_factory=dict)
+    # References to outputs that leave it.
+    results: Sequence[str] = ()
 
     def place(self, reference: str) -> tuple[str, int]:
         """Return node and output that an input refers to: "node", "node:1", or "node:name:1" in a function."""

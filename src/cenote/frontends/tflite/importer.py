@@ -15,6 +15,7 @@ from cenote.frontends.builder import GraphBuilder, reshaped, transposed
 from cenote.frontends.tflite import schema
 from cenote.frontends.tflite.flatbuffer import FlatBuffer, FlatTable
 from cenote.frontends.tflite.sparsity import dense_of
+from cenote.ops.user_operators import UserOperators
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ class TfliteImporter:
         self.spreads: dict[int, Any] = {}
         # Collects problems, if given, instead of an error.
         self.problems: list[str] | None = None
+        # Those of the user.
+        self.operators = UserOperators({})
         # Tensors of operators that were not imported.
         self.failed: set[int] = set()
 

@@ -12,19 +12,24 @@ from cenote.core.types import dtype_named
 from cenote.frontends.builder import decoded
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.tflite import schema
+from cenote.frontends.tflite.custom import decode_of
 from cenote.frontends.tflite.dilation import gathered, spread_of, waits
 from cenote.frontends.tflite.flatbuffer import FlatTable, root
 from cenote.frontends.tflite.importer import Quantization, Tensor, TfliteImporter
 from cenote.frontends.tflite.operators import OPERATORS
 from cenote.frontends.tflite.site import OperatorSite
 from cenote.frontends.wire import ByteSource
+from cenote.ops.user_operators import UserOperators
 
 
 def load_tflite(
-    source: ByteSource, signature: str | None = None, problems: list[str] | None = None
+    source: ByteSource,
+    signature: str | None = None,
+    problems: list[str] | None = None,
+    operators: UserOperators | None = None,
 ) -> ImportedModel:
     """Read a model's first subgraph, or the one of a signature; inputs and outputs are in the file's order and keep
-    its names.
+    its names. `operators` decode custom operators of the user's.
 
     Raises ModelError for a file of another kind, UnsupportedError for operators and types that Cenote does not have.
     """
@@ -38,7 +43,7 @@ def load_tflite(
     graph = graphs[index]
     tensors = [_tensor(each, buffers) for each in graph.tables("tensors", schema.TENSOR)]
     importer = TfliteImporter(model.buffer, tensors)
-    importer.problems = problems
+    importer.problems, importer.operators = problems, operators or UserOperators({})
     for number in graph.numbers("inputs"):
         importer.declare(number)
     for position, operator in enumerate(graph.tables("operators", schema.OPERATOR)):
@@ -173,7 +178,4 @@ def _decoded(site: OperatorSite) -> str | Sequence[str]:
     if spread is not None:
         spreads[site.outputs[0]] = waits(spread, site)
         return ()
-    decode = OPERATORS.get(site.op)
-    if decode is None:
-        raise UnsupportedError(f"TensorFlow Lite's operator {site.op} is not supported")
-    return decode(site)
+    return decode_of(site)(site)
