@@ -36,10 +36,21 @@ def import_operators(modules: Iterable[str]) -> None:
 
 def operator_classes(module: str) -> list[type]:
     """Return the classes that a module, given by its name or its file, has registered, and those of its package."""
-    name = Path(module).stem if module.endswith(".py") else module
     found = [each for each in cenote.registered_operators().values() if isinstance(each, type)]
-    own = [each for each in found if each.__module__ == name or each.__module__.startswith(f"{name}.")]
-    return list(dict.fromkeys(own))
+    return list(dict.fromkeys(each for each in found if _is_of(each.__module__, module)))
+
+
+def algorithm_names(module: str) -> list[str]:
+    """Return the names of the algorithms that a module, given by its name or its file, has registered, and those of its
+    package."""
+    found = cenote.registered_extensions()
+    return [name for name, each in found.items() if each.of and _is_of(each.module, module)]
+
+
+def _is_of(name: str, module: str) -> bool:
+    """Whether a module is the one that was given, by its name or its file, or one in that package."""
+    given = Path(module).stem if module.endswith(".py") else module
+    return name == given or name.startswith(f"{given}.")
 
 
 def _registered() -> tuple[dict[str, Any], ...]:

@@ -14,6 +14,7 @@ from cenote.core.extensions.registry import class_of
 from cenote.core.target import Target
 from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
 from cenote.ops.table import operators
+from cenote.verification.contract.algorithms import check_algorithm
 from cenote.verification.contract.comparison import check_sample
 from cenote.verification.contract.harness import lowerings_of, require
 from cenote.verification.contract.meaning import (
@@ -37,10 +38,12 @@ _WHOLE = ("threads", "open sizes")
 _LEVELS = ("avx512", "avx2", "generic")
 
 
-def check_operator(operator: type) -> OperatorReport:
+def check_operator(operator: type | str) -> OperatorReport:
     """Run the samples of an operator through the contract of operators, and return what was seen.
 
-    operator   a subclass of `cenote.ops.Op`; registered or not
+    operator   a subclass of `cenote.ops.Op`, registered or not; or the name of a registered algorithm ("shop.direct"),
+               which is run on samples of Cenote's pools or convolutions that it serves, and compared with their
+               references on every instruction set that this CPU has
 
     Checked are: the reference (types as `types` says, inputs left alone, the same bits twice, float64 answers, regions,
     printing, refusals of too few and too many inputs); every lowering, on every instruction set that this CPU has,
@@ -48,8 +51,11 @@ def check_operator(operator: type) -> OperatorReport:
     whole and cut in parts, with other inputs constant or not, in the memory of an input where it says so, on NaN and
     infinities; the same bits on one thread and on two; a plan for all sizes.
 
-    Errors in the operator are results, too. Raises ArgumentError for a class that is no operator or has no samples.
+    Errors in the operator are results, too. Raises ArgumentError for a class that is no operator or has no samples,
+    and for a name of no algorithm.
     """
+    if isinstance(operator, str):
+        return check_algorithm(operator, runnable_targets())
     if not is_operator_class(operator):
         raise ArgumentError(
             f"operator: {getattr(operator, '__name__', operator)!r} is no subclass of cenote.ops.Op"
