@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +18,10 @@ from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
 from cenote.frontends.user_nodes import add_user_node, decoder_of_user, key_of_user, ways_to_add
 from cenote.ops.base import Decoder
 
-if TYPE_CHECKING:
-    from cenote.frontends.tensorflow.nodes import Decode, NodeSite
-
 DOMAIN = "tensorflow"
 
 
-def decode_of(site: NodeSite, decode: Decode | None) -> Decode:
+def decode_of(site: Any, decode: Any) -> Any:
     """Return the decoder of an operation: the user's, or `decode`, Cenote's. Raises UnsupportedError for none."""
     key = key_of_user(DOMAIN, site.op)
     decoder = decoder_of_user(site.importer.user_operators, key, decode is not None)
@@ -35,7 +32,7 @@ def decode_of(site: NodeSite, decode: Decode | None) -> Decode:
     return decode
 
 
-def _of_user(decoder: Decoder, key: str, site: NodeSite) -> Sequence[str]:
+def _of_user(decoder: Decoder, key: str, site: Any) -> Sequence[str]:
     attributes = {
         name: value
         for name, each in site.attributes.items()
@@ -44,7 +41,7 @@ def _of_user(decoder: Decoder, key: str, site: NodeSite) -> Sequence[str]:
     return add_user_node(site.builder, decoder, key, site.values(), site.names(_outputs(site)), attributes)
 
 
-def _attribute(site: NodeSite, name: str, each: Any) -> Any:
+def _attribute(site: Any, name: str, each: Any) -> Any:
     """Return an attribute as functions take it; None for an empty one."""
     kind = each.WhichOneof("value")
     if kind == "tensor":
@@ -74,7 +71,7 @@ def _plain(name: str, kind: str, value: Any) -> Any:
     raise UnsupportedError(f"attribute '{name}' ({kind}) cannot be given to a function")
 
 
-def _outputs(site: NodeSite) -> int:
+def _outputs(site: Any) -> int:
     """Return how many of a node's outputs are read, up to the last.
 
     Raises UnsupportedError in a function's body, which names outputs, where several are read: their order is not in
@@ -90,7 +87,7 @@ def _outputs(site: NodeSite) -> int:
     return 1 + max((site.scope.place(each)[1] for each in read), default=0)
 
 
-def _references(site: NodeSite) -> Iterable[str]:
+def _references(site: Any) -> Iterable[str]:
     for node in site.scope.nodes.values():
         yield from (each for each in node.input if not each.startswith("^"))
     yield from site.scope.results
