@@ -342,6 +342,7 @@ BROKEN = {
 # Who may catch every exception, and why.
 CATCHERS = {
     "cli/extensions.py:import_operators": "a module of the user's: what it raises is reported with its name",
+    "verification/contract/algorithms.py:_row": "an algorithm of the user's: what it raises is the result of the check",
     "verification/contract/check.py:row": "an operator of the user's: what it raises is the result of the check",
     "core/extensions/classes.py:_called": "a class of the user's: what its methods raise is reported with their lines",
     "core/extensions/installed.py:_import_all": "an installed extension: what it raises is reported with its name",

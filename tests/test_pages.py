@@ -19,7 +19,7 @@ from cenote.cli.app import app
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "bench").glob("*.md")])
 FENCE = re.compile(r"^ *```(.*)\n((?:.*\n)*?) *```$", re.MULTILINE)
-COMMANDS = {".", "cenote", "git", "make", "pip", "python", "python3"}
+COMMANDS = {".", "cc", "cenote", "git", "make", "pip", "python", "python3"}
 # A call in words, and the value that the words give it.
 VALUE = re.compile(r"`([a-z_]\w*\([^`]*\))` is `?(\([^`)]*\)|-?\d[\d.]*)")
 NAMED_FILE = re.compile(r"(?<![\w/.<-])((?:[a-z_0-9]+/)+[a-z_0-9]+\.(?:py|md|txt))\b")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import parser
 
 import cenote
 from cenote.core.errors import CapacityError, CodegenError
@@ -128,6 +129,33 @@ def test_lengths_choose_the_entry(tmp_path: Path) -> None:
         )  # type: ignore[misc]
         np.testing.assert_allclose(array(both, model(two)), model(two), rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(array(one, model(X)), model(X), rtol=1e-5, atol=1e-5)
+
+
+@needs_node
+def test_shapes_choose_among_entries_of_one_length(tmp_path: Path) -> None:
+    source = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[a, b] x) => (float[b, a] y) { y = Transpose(x) }'
+    )
+    shapes = [{"x": (2, 3)}, {"x": (3, 2)}]
+    cenote.export_model(source, tmp_path / "out", target="wasm32", name="net", shapes=shapes)
+    x = np.arange(6, dtype=np.float32)
+    wide, high, unsaid, wrong = in_node(
+        tmp_path,
+        x,
+        "const m = await load(); const of = async (shape) => (await m.run({ x: { data: x, shape } })).y;"
+        "return [await of([2, 3]), await of([3, 2]), await tell(() => m.run({ x })), await tell(() => of([6, 1]))];",
+    )  # type: ignore[misc]
+    np.testing.assert_array_equal(wide, x.reshape(2, 3).T.ravel())
+    np.testing.assert_array_equal(high, x.reshape(3, 2).T.ravel())
+    both = "the model takes 'x': float32 2x3 or 'x': float32 3x2"
+    assert unsaid == f"RangeError: 'x' has 6 elements; {both}; say which by {{ data, shape }}"
+    assert wrong == f"RangeError: 'x' has the shape 6x1 and 6 elements; {both}"
+
+
+def test_a_name_that_two_objects_define_is_refused(tmp_path: Path) -> None:
+    objects, _, _ = _objects(small(tmp_path / "m.onnx"))
+    with pytest.raises(CodegenError, match="two WebAssembly objects define"):
+        Module([*objects, objects[0]], [])
 
 
 @needs_node

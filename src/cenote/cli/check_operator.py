@@ -30,7 +30,7 @@ def check_operator(
     convolutions that they serve. Ends with 1 where a check fails, and says what was seen.
     """
     import_operators([module])
-    checked = (*operator_classes(module), *algorithm_names(module))
+    checked: tuple[type | str, ...] = (*operator_classes(module), *algorithm_names(module))
     if not checked:
         raise cenote.ArgumentError(
             f"{module} registers no class, which is a cenote.ops.Op under @cenote.register (functions have no samples) "

@@ -97,6 +97,7 @@ class Module:
                 raise CodegenError("an address in the data of a WebAssembly object")
             for symbol in each.symbols:
                 if symbol.kind == OF_DATA and symbol.is_defined:
+                    _check_new(self.addresses, symbol.name)
                     self.addresses[symbol.name] = each.segments[symbol.index].address + symbol.offset
 
     # ---- functions ------------------------------------------------------------------------------------------------
@@ -107,6 +108,7 @@ class Module:
             imported = len(each.imported_functions)
             for symbol in each.symbols:
                 if symbol.kind == OF_FUNCTION and symbol.is_defined:
+                    _check_new(self.numbers, symbol.name)
                     self.numbers[symbol.name] = count + symbol.index - imported
             count += len(each.bodies)
 
@@ -169,6 +171,12 @@ class Module:
 
 def _segment(at: int, content: bytes) -> bytes:
     return b"\0" + _CONST + binary.address(at) + _END + binary.unsigned(len(content)) + content
+
+
+def _check_new(found: Mapping[str, int], name: str) -> None:
+    """Raise CodegenError for a name that another object has given: names are the module's, not an object's."""
+    if name in found:
+        raise CodegenError(f"two WebAssembly objects define {name}")
 
 
 def _known(found: Mapping[str, int], name: str) -> int:

@@ -27,6 +27,13 @@ const isNode = typeof process !== "undefined" && !!process.versions?.node;
 const count = (shape) => shape.reduce((a, b) => a * b, 1);
 const shown = ({ name, dtype, shape }) => `'${name}': ${dtype} ${shape.join("x") || "scalar"}`;
 
+// An input is a typed array, or { data, shape }.
+const dataOf = (given) => (ArrayBuffer.isView(given) || !given?.data ? given : given.data);
+const fits = (given, shape) =>
+  dataOf(given).length === count(shape) && (!given.shape || String([...given.shape]) === String(shape));
+const described = (given) =>
+  given.shape ? `the shape ${[...given.shape].join("x")} and ${given.data.length} elements` : `${given.length} elements`;
+
 // A module with one instruction of relaxed SIMD, f32x4.relaxed_madd: it is valid where these are known.
 const RELAXED = new Uint8Array([
   0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 10, 62, 1, 60, 0, 253, 12, ...Array(16).fill(0), 253, 12,
@@ -150,7 +157,7 @@ class Model {
     if (!this.#exports) throw new Error("the model has been closed");
     if (this.#failed) throw new Error(`the model cannot run any more: ${this.#failed.message}`, { cause: this.#failed });
     const entry = this.#chosen(inputs);
-    entry.inputs.forEach(({ name }, i) => entry.memory.inputs[i].set(inputs[name]));
+    entry.inputs.forEach(({ name }, i) => entry.memory.inputs[i].set(dataOf(inputs[name])));
     try {
       if (this.#crew) this.#crew.run(entry, this.#exports[`${entry.prefix}run_step`]);
       else this.#exports[`${entry.prefix}run`]();
@@ -161,24 +168,30 @@ class Model {
     return Object.fromEntries(entry.outputs.map(({ name }, i) => [name, entry.memory.outputs[i].slice()]));
   }
 
-  /** The entry that the lengths of the inputs fit. */
+  /** The entry that the inputs fit: by their shapes where these are given, else by their lengths. */
   #chosen(inputs) {
-    if (inputs === null || typeof inputs !== "object") throw new TypeError("run takes an object of typed arrays by input name");
+    if (inputs === null || typeof inputs !== "object")
+      throw new TypeError("run takes an object of typed arrays by input name");
     const declared = this.inputs;
-    const names = declared.map(({ name }) => name);
+    const listed = declared.map(shown).join(", ");
     for (const name of Object.keys(inputs))
-      if (!names.includes(name)) throw new TypeError(`'${name}' is no input of the model; its inputs: ${declared.map(shown).join(", ")}`);
+      if (!declared.some((each) => each.name === name))
+        throw new TypeError(`'${name}' is no input of the model; its inputs: ${listed}`);
     for (const each of declared) {
-      const given = inputs[each.name];
+      const given = dataOf(inputs[each.name]);
       const wanted = ARRAYS[each.dtype];
-      if (given === undefined) throw new TypeError(`input '${each.name}' is missing; the model's inputs: ${declared.map(shown).join(", ")}`);
+      if (given === undefined) throw new TypeError(`input '${each.name}' is missing; the model's inputs: ${listed}`);
       if (!(given instanceof wanted))
-        throw new TypeError(`'${each.name}' is a ${given?.constructor?.name ?? typeof given}, where the model takes a ${wanted.name}`);
+        throw new TypeError(
+          `'${each.name}' is a ${given?.constructor?.name ?? typeof given}, where the model takes a ${wanted.name}`,
+        );
     }
-    for (const entry of this.#entries) if (entry.inputs.every((each) => inputs[each.name].length === count(each.shape))) return entry;
+    const fitting = this.#entries.filter((entry) => entry.inputs.every((each) => fits(inputs[each.name], each.shape)));
+    if (fitting.length === 1) return fitting[0];
     const known = this.#entries.map((entry) => entry.inputs.map(shown).join(", ")).join(" or ");
-    const given = names.map((name) => `'${name}' has ${inputs[name].length} elements`).join(", ");
-    throw new RangeError(`${given}; the model takes ${known}`);
+    const given = declared.map(({ name }) => `'${name}' has ${described(inputs[name])}`).join(", ");
+    const advice = fitting.length ? "; say which by { data, shape }" : "";
+    throw new RangeError(`${given}; the model takes ${known}${advice}`);
   }
 
   /** End the threads and let go of the memory. */

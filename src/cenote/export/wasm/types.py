@@ -32,6 +32,9 @@ export interface Tensor {
   readonly shape: readonly number[];
 }
 
+/** An input: its elements, with its sizes where the model was exported for several of one length. */
+export type Input<A> = A | { readonly data: A; readonly shape: readonly number[] };
+
 export interface Inputs {
 %INPUTS%
 }
@@ -68,11 +71,13 @@ export function load(folder?: string | URL, options?: LoadOptions): Promise<Mode
 def declarations(program: ExportedProgram) -> str:
     """Return the text of NAME.d.mts."""
     first = program.entries[0]
-    return _TEXT.replace("%INPUTS%", _fields(first.inputs)).replace("%OUTPUTS%", _fields(first.outputs))
+    return _TEXT.replace("%INPUTS%", _fields(first.inputs, "Input<{}>")).replace(
+        "%OUTPUTS%", _fields(first.outputs)
+    )
 
 
-def _fields(tensors: Sequence[NamedTensor]) -> str:
-    return "\n".join(f"  {json.dumps(each.name)}: {array_of(each)};" for each in tensors)
+def _fields(tensors: Sequence[NamedTensor], form: str = "{}") -> str:
+    return "\n".join(f"  {json.dumps(each.name)}: {form.format(array_of(each))};" for each in tensors)
 
 
 def array_of(tensor: NamedTensor) -> str:

@@ -8,8 +8,8 @@ the last.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,9 +19,32 @@ from cenote.frontends.user_nodes import add_user_node, decoder_of_user, key_of_u
 from cenote.ops.base import Decoder
 
 DOMAIN = "tensorflow"
+Message = Any
+"""Message of TensorFlow's files: their classes are made when they are read."""
+Decode = Callable[[Any], Any]
+"""Function from a node's site to what it is imported as."""
 
 
-def decode_of(site: Any, decode: Any) -> Any:
+class NodeOfUser(Protocol):
+    """Protocol of a node of the graph that is imported (`nodes.NodeSite`)."""
+
+    op: str
+    node: str
+    importer: Any
+    scope: Any
+
+    @property
+    def builder(self) -> Any: ...
+
+    @property
+    def attributes(self) -> Mapping[str, Message]: ...
+
+    def values(self) -> Sequence[str]: ...
+
+    def names(self, count: int) -> Sequence[str]: ...
+
+
+def decode_of(site: NodeOfUser, decode: Decode | None) -> Decode:
     """Return the decoder of an operation: the user's, or `decode`, Cenote's. Raises UnsupportedError for none."""
     key = key_of_user(DOMAIN, site.op)
     decoder = decoder_of_user(site.importer.user_operators, key, decode is not None)
@@ -32,7 +55,7 @@ def decode_of(site: Any, decode: Any) -> Any:
     return decode
 
 
-def _of_user(decoder: Decoder, key: str, site: Any) -> Sequence[str]:
+def _of_user(decoder: Decoder, key: str, site: NodeOfUser) -> Sequence[str]:
     attributes = {
         name: value
         for name, each in site.attributes.items()
@@ -41,7 +64,7 @@ def _of_user(decoder: Decoder, key: str, site: Any) -> Sequence[str]:
     return add_user_node(site.builder, decoder, key, site.values(), site.names(_outputs(site)), attributes)
 
 
-def _attribute(site: Any, name: str, each: Any) -> Any:
+def _attribute(site: NodeOfUser, name: str, each: Message) -> Any:
     """Return an attribute as functions take it; None for an empty one."""
     kind = each.WhichOneof("value")
     if kind == "tensor":
@@ -54,7 +77,7 @@ def _attribute(site: Any, name: str, each: Any) -> Any:
     return ()
 
 
-def _plain(name: str, kind: str, value: Any) -> Any:
+def _plain(name: str, kind: str, value: Message) -> Any:
     if kind == "s":
         try:
             return value.decode()
@@ -71,7 +94,7 @@ def _plain(name: str, kind: str, value: Any) -> Any:
     raise UnsupportedError(f"attribute '{name}' ({kind}) cannot be given to a function")
 
 
-def _outputs(site: Any) -> int:
+def _outputs(site: NodeOfUser) -> int:
     """Return how many of a node's outputs are read, up to the last.
 
     Raises UnsupportedError in a function's body, which names outputs, where several are read: their order is not in
@@ -87,7 +110,7 @@ def _outputs(site: Any) -> int:
     return 1 + max((site.scope.place(each)[1] for each in read), default=0)
 
 
-def _references(site: Any) -> Iterable[str]:
+def _references(site: NodeOfUser) -> Iterable[str]:
     for node in site.scope.nodes.values():
         yield from (each for each in node.input if not each.startswith("^"))
     yield from site.scope.results

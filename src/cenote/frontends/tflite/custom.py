@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.types import Array
 from cenote.frontends.tflite.flexbuffer import flex_map
 from cenote.frontends.tflite.operators import OPERATORS
 from cenote.frontends.tflite.site import Decode, OperatorSite
@@ -47,7 +48,7 @@ def _of_user(decoder: Decoder, key: str, site: OperatorSite) -> Sequence[str]:
     return add_user_node(site.builder, decoder, key, inputs, site.names(len(site.outputs)), attributes)
 
 
-def _attributes(options: Any) -> Mapping[str, Any]:
+def _attributes(options: Array | None) -> Mapping[str, Any]:
     if options is None or not len(options):
         return {}
     content = np.asarray(options, np.uint8)
