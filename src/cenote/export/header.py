@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cenote.core.types import TensorType
+from cenote.core.errors import UnsupportedError
 from cenote.export.program import ExportedProgram, NamedTensor, ProgramEntry
 from cenote.export.runs import MISALIGNED, NULL_POINTER, Runs
 from cenote.export.targets import PROCESSORS
@@ -122,12 +122,16 @@ def _described(macro: str, argument: str, tensor: NamedTensor) -> Iterator[str]:
 
 def _arguments(runs: Runs, entry: ProgramEntry) -> Iterator[str]:
     for number, tensor in enumerate(entry.inputs):
-        yield f"const {_c_type(tensor.type)} *input{number}"
+        yield f"const {_c_type(tensor)} *input{number}"
     for number, tensor in enumerate(entry.outputs):
-        yield f"{_c_type(tensor.type)} *output{number}"
+        yield f"{_c_type(tensor)} *output{number}"
     if runs.weights:
         yield "const void *weights"
 
 
-def _c_type(type: TensorType) -> str:
-    return C_TYPES[type.dtype.name]
+def _c_type(tensor: NamedTensor) -> str:
+    """Return the type of a tensor's elements in C. Raises UnsupportedError where there is none."""
+    name = tensor.type.dtype.name
+    if name not in C_TYPES:
+        raise UnsupportedError(f"'{tensor.name}' has elements of type {name}, for which C has no type")
+    return C_TYPES[name]
