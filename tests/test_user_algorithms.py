@@ -144,12 +144,14 @@ def named_otherwise(problem: Any, target: Target) -> Iterator[Any]:
         (lambda problem, target: [3], "returned 3, not a Lowering or None"),
         (named_otherwise, r"offers 'shop\.by_rows'; the names of its lowerings are 'shop\.bad'"),
         (
-            lambda problem, target: problem.lowering("shop.bad", shop_algorithms.Layout(16), -1.0, print),
+            lambda problem, target: problem.lowering(
+                "shop.bad", shop_algorithms.Layout(target.lanes()), -1.0, print
+            ),
             "estimates -1.0",
         ),
         (
             lambda problem, target: problem.lowering(
-                "shop.bad", shop_algorithms.Layout(16), 0.0, lambda *_: 1 / 0
+                "shop.bad", shop_algorithms.Layout(target.lanes()), 0.0, lambda *_: 1 / 0
             ),
             "raised ZeroDivisionError",
         ),

@@ -79,7 +79,7 @@ def test_convolutions_run_on_bytes(tmp_path: Path) -> None:
     path, _ = quantized(tmp_path, model(nodes, {"x": x.shape}, "y", weights), x)
     steps = [step.algorithm for plan in cenote.load(path).plans for step in plan.describe().steps]
     # The last one's result is floats; whether its four filters pay depends on the lanes.
-    assert steps.count("quantized") >= 2
+    assert sum(step.startswith("quantized") for step in steps) >= 2
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from cenote.core.types import TensorType
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.conv.direct import ConvDirectSpec
-from cenote.kernels.conv.tile_widths import cut, widest
+from cenote.kernels.conv.tile_widths import cut, widest, widest_by_lane
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.winograd.calls import WinogradTiling
 from cenote.kernels.winograd.kernel import WinogradSpec
@@ -83,7 +83,7 @@ def test_memory_of_a_block_has_room_for_the_shortest_run(target: str) -> None:
     shape = Conv(pads=ONE).shape(*(TensorType.of(np.float32, s) for s in ((1, 16, 3, 3), (16, 16, 3, 3))))
     plan = WinogradTiling(shape, 4, 4, TARGETS[target])
     assert plan.tiles == 1
-    shortest = widths(plan.group_blocks, plan.target.registers)[0]
+    shortest = widths(plan.group_blocks, plan.target)[0]
     numbers = plan.numbers("fused")
     last_tile = (plan.products - 1) * numbers["v_xi"] + (plan.channel_blocks - 1) * numbers["v_block"]
     assert last_tile + shortest * plan.lanes <= numbers["v_bytes"] // 4
@@ -94,9 +94,11 @@ def test_memory_of_a_block_has_room_for_the_shortest_run(target: str) -> None:
 def test_every_run_has_as_many_sums_as_hide_the_latency() -> None:
     for registers in (16, 32):
         for blocks in (1, 2, 3, 4):
-            found = widths(blocks, registers)
-            assert found[-1] == widest(blocks, registers)
-            assert found[0] * blocks >= 8 or found[0] == found[-1]
+            for by_lane in (False, True):
+                target = dataclasses.replace(TARGETS["generic"], registers=registers, by_lane=by_lane)
+                found = widths(blocks, target)
+                assert found[-1] == (widest_by_lane if by_lane else widest)(blocks, registers)
+                assert found[0] * blocks >= 8 or found[0] == found[-1]
 
 
 def test_a_spec_has_no_field_of_a_size() -> None:

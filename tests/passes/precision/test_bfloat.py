@@ -146,7 +146,7 @@ def test_a_constant_beside_a_convolution_in_a_concatenation(
     assert error(loaded(X), want.numpy()) < 0.02
 
 
-def test_products_round_their_operands() -> None:
+def test_products_round_their_operands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of matrices with many rows, in a plan for any number of them; products of two computed matrices stay float32."""
     nodes = [
         N("MatMul", ["x", "v0"], ["m"]), N("Add", ["m", "v1"], ["a"]), N("Relu", ["a"], ["r"]),
@@ -158,6 +158,7 @@ def test_products_round_their_operands() -> None:
     )
     for axis, name in ((0, "n"), (1, "rows")):
         content.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
+    monkeypatch.setenv("CENOTE_TARGET", EMULATING)
     loaded = cenote.load(content.SerializeToString(), threads=1, precision="bfloat16")
     for n, rows in ((1, 80), (2, 81), (3, 200)):
         x = RANDOM.standard_normal((n, rows, 70)).astype(np.float32)
