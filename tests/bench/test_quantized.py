@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
 from bench.files import ModelFiles
 from bench.quantized_files import plain_session, run_plainly
@@ -69,6 +69,7 @@ def test_numbers_more_than_a_step_off_are_counted(files: ModelFiles):
     path = files.converted("layers.onnx")
     onnx.save(cut, path)
     # The peer's own numbers, by its optimised session: without VNNI its sums may saturate.
+    onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     wanted = session.run(None, given)
     shifted = [y.astype(np.int64) + steps for y, steps in zip(wanted, (0, 1, 3), strict=True)]
