@@ -101,7 +101,7 @@ def measure(server: _Server, browser: str, name: str, rounds: int, engines: str)
     """Return what the page reports of a network."""
     server.done.clear()
     url = f"http://127.0.0.1:{server.server_port}/bench/bench.html?name={name}&rounds={rounds}&engines={engines}"
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
         process = subprocess.Popen(
             [browser, *flags, url], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -53,7 +53,9 @@ def measure(files: ModelFiles, target: str) -> dict[str, Any]:
         y = model(x)
         library.net_workspace.restype = ctypes.c_size_t
         result, workspace = np.full_like(y, np.nan), np.full(library.net_workspace(), 0xFF, np.uint8)
-        pointers = [ctypes.c_void_p(each.ctypes.data) for each in (x, result, workspace)]
+        beside = folder / "net.bin"  # of networks with many weights; a map begins at a page
+        weights = [np.memmap(beside, np.uint8, "r")] if beside.exists() else []
+        pointers = [ctypes.c_void_p(each.ctypes.data) for each in (x, result, *weights, workspace)]
         run = library.net_run
         assert run(*pointers) == 0
         own, python = in_turns(lambda: run(*pointers), lambda: model(x))
