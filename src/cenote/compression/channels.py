@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from cenote.compression.network import SharedNetwork
+from cenote.core.cached import cached_property
 from cenote.core.types import Array
 
 

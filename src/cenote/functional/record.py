@@ -23,9 +23,10 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
+from cenote.core.cached import cached_property
 from cenote.functional.arguments import (
     LETTERS,
     Form,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from cenote.codegen.bfloat import rounded
 from cenote.codegen.tiles import ROW, ROWS, TILE_BYTES, in_words
+from cenote.core.cached import cached_property
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import Target

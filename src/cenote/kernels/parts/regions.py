@@ -14,10 +14,10 @@ share the padding between them: what lies to the right of a row is to the left o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from cenote.core.cached import cached_property
 from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import maximum, minimum, plain

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from cenote.core.cached import cached_property
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, Layout, TensorType

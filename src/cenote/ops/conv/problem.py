@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
+from cenote.core.cached import cached_property
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import is_size
 from cenote.core.target import Target

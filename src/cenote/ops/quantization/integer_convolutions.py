@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
 from cenote.codegen.dots import BYTES
+from cenote.core.cached import cached_property
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
