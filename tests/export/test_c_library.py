@@ -267,6 +267,16 @@ def test_host_steps_are_named(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("target", ["x86-64-v3", "aarch64", "wasm32"])
+def test_steps_that_call_the_c_library_are_named(target: str, tmp_path: Path) -> None:
+    source = text_model("g (float[8] x, float[8] z) => (float[8] y) { a = Relu(x) y = Mod<fmod=1>(a, z) }")
+    with pytest.raises(
+        cenote.UnsupportedError, match=r"1 steps call functions of the C library.*y.*\(fmod\)"
+    ):
+        cenote.export_model(source, tmp_path, target=target)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_open_sizes_are_asked_for(tmp_path: Path) -> None:
     source = text_model("g (float[n, 3, h, 8] x) => (float[n, 3, h, 8] y) { y = Relu(x) }")
     with pytest.raises(cenote.InputError, match=r"--shape x=1,3,SIZE,8"):

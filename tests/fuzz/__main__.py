@@ -22,6 +22,7 @@ KINDS = {
     "graphs": ("tests.fuzz.graphs.kind", 20_000, 0.2),
     "sizes": ("tests.fuzz.sizes.kind", 50_000, 0.2),
     "quantized": ("tests.fuzz.quantized.kind", 20_000, 0.2),
+    "exports": ("tests.fuzz.exports", 5_000, 0.1),
     "calls": ("tests.fuzz.calls", 50_000, 0.1),
     "plans": ("tests.fuzz.plans", 20_000, 0.15),
     "callers": ("tests.fuzz.callers", 500, 0.05),

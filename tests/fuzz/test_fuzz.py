@@ -18,6 +18,7 @@ FEW = {
     "graphs": 16,
     "sizes": 5,
     "quantized": 30,
+    "exports": 8,
     "calls": 80,
     "plans": 25,
     "callers": 2,
