@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 
 import cenote
+from cenote.codegen.objects import object_code
 from cenote.core.errors import CapacityError, CodegenError
 from cenote.core.load_options import LoadOptions
 from cenote.export.c_library import compiled
 from cenote.export.planning import Exporter
+from cenote.export.program import ExportedProgram
 from cenote.export.runs import Runs
+from cenote.export.targets import TARGETS
 from cenote.export.wasm import binary
 from cenote.export.wasm.linker import Module, RawData
 from cenote.export.wasm.objects import WasmObject
@@ -71,6 +76,38 @@ def test_a_module_computes_what_the_model_does(target: str, place: str, tmp_path
     )  # type: ignore[misc]
     np.testing.assert_allclose(array(first, expected), expected, rtol=1e-4, atol=1e-4)
     assert first == again, "a run left something behind, or an output was overwritten"
+
+
+@needs_node
+@pytest.mark.parametrize("place", ["beside", "inside"])
+def test_weights_are_stored_as_they_were_and_transformed_at_the_start(place: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+    x = random.standard_normal((1, 32, 28, 28)).astype(np.float32)
+    w = (random.standard_normal((64, 32, 3, 3)) / 17).astype(np.float32)
+    graph = parser.parse_graph(
+        "g (float[1,32,28,28] x) => (float[1,64,28,28] y) { c = Conv<pads=[1,1,1,1]>(x, w) y = Relu(c) }"
+    )
+    graph.initializer.append(numpy_helper.from_array(w, "w"))
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    expected = cenote.load(model)(x)
+    cenote.export_model(
+        model,
+        tmp_path / "out",
+        target="wasm32",
+        name="net",
+        weights=place,
+        threads=2 if place == "beside" else None,
+    )
+    if place == "beside":
+        assert w.nbytes <= (tmp_path / "out" / "net.bin").stat().st_size < 1.5 * w.nbytes
+    one, two = in_node(
+        tmp_path,
+        x,
+        "const m = await load(), n = await load(undefined, { threads: 2 });"
+        "const found = [(await m.run({ x })).y, (await n.run({ x })).y]; n.close(); return found;",
+    )  # type: ignore[misc]
+    np.testing.assert_allclose(array(one, expected), expected, rtol=1e-4, atol=1e-4)
+    assert one == two
 
 
 def in_node_relaxed(folder: Path) -> object:
@@ -213,12 +250,15 @@ def test_memory_beyond_two_gigabytes_is_addressed(tmp_path: Path) -> None:
     np.testing.assert_allclose(array(values, expected), expected, rtol=1e-5, atol=1e-5)
 
 
-def _objects(source: Path) -> tuple[list[WasmObject], Runs, object]:
-    options = LoadOptions(tune="off")
-    program = Exporter(load_onnx(source).graph, options, "wasm32").program("net", {}, ())
+def _codes(source: Path) -> tuple[dict[str, bytes], Runs, ExportedProgram]:
+    program = Exporter(load_onnx(source).graph, LoadOptions(tune="off"), "wasm32").program("net", {}, ())
     runs = Runs(program)
-    codes = compiled(program, runs.in_place(), "runs").values()
-    return [WasmObject.parsed(code) for code in codes], runs, program
+    return compiled(program, runs.in_place(), "runs"), runs, program
+
+
+def _objects(source: Path) -> tuple[list[WasmObject], Runs, ExportedProgram]:
+    codes, runs, program = _codes(source)
+    return [WasmObject.parsed(code) for code in codes.values()], runs, program
 
 
 def test_more_memory_than_can_be_addressed_is_refused() -> None:
@@ -227,10 +267,8 @@ def test_more_memory_than_can_be_addressed_is_refused() -> None:
 
 
 def test_objects_that_are_cut_off_or_damaged_are_refused_cleanly(tmp_path: Path) -> None:
-    program = Exporter(
-        load_onnx(small(tmp_path / "m.onnx")).graph, LoadOptions(tune="off"), "wasm32"
-    ).program("net", {}, ())
-    code = compiled(program, Runs(program).in_place(), "runs")["runs"]
+    codes, runs, _ = _codes(small(tmp_path / "m.onnx"))
+    code = codes["runs"]
     refused = 0
     for end in range(0, len(code), 7):
         try:
@@ -243,8 +281,33 @@ def test_objects_that_are_cut_off_or_damaged_are_refused_cleanly(tmp_path: Path)
     with pytest.raises(CodegenError, match=r"calls or reads net_k0"):
         Module(
             [WasmObject.parsed(code)],
-            [RawData(name, 64) for name, _ in Runs(program).places()] + [RawData("net_weights", 64)],
+            [RawData(name, 64) for name, _ in runs.places()] + [RawData("net_weights", 64)],
         ).encoded(["run"], [])
+
+
+@pytest.mark.parametrize(("nbytes", "is_refused"), [(1000, False), (40_000, True)])
+def test_a_frame_that_could_overflow_the_stack_is_refused(nbytes: int, is_refused: bool) -> None:
+    text = (
+        f"define hidden void @deep(ptr %p) nounwind {{\n  %a = alloca [{nbytes} x i8]\n"
+        "  store volatile ptr %a, ptr %p\n  ret void\n}\n"
+    )
+    deep = WasmObject.parsed(object_code(text, TARGETS["wasm32"], "deep"))
+    assert [*deep.frames()] == [-(-nbytes // 16) * 16]
+    if is_refused:
+        with pytest.raises(CodegenError, match=r"deep: a frame of 40,000 bytes on a stack of 65,536"):
+            Module([deep], [])
+    else:
+        Module([deep], [])
+
+
+def test_damaged_bytes_are_refused_cleanly(tmp_path: Path) -> None:
+    objects, _, _ = _codes(small(tmp_path / "m.onnx"))
+    code, random = objects["runs"], np.random.default_rng(0)
+    for _ in range(2000):
+        damaged = bytearray(code)
+        damaged[random.integers(8, len(code))] ^= 1 << random.integers(8)
+        with contextlib.suppress(CodegenError):
+            WasmObject.parsed(bytes(damaged))
 
 
 @pytest.mark.parametrize("value", [0, 1, 63, 64, 127, 128, 65536, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])

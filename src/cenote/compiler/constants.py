@@ -11,7 +11,7 @@ import numpy as np
 
 from cenote.core.computed import ComputedArray, SizedArray
 from cenote.core.types import Array
-from cenote.kernels.base import Packed
+from cenote.kernels.base import Packed, Preparation
 from cenote.runtime.memory import reserved_bytes
 from cenote.runtime.pieces import helped
 from cenote.runtime.steps import Slot, SlotKind
@@ -23,11 +23,13 @@ class ConstantPool:
     """Packed weights that several plans of one model share: equal content is kept once.
 
     They lie in large slabs that the system backs with huge pages: fewer faults when loading, fewer TLB misses after.
+    `preparations`, by the ids of kept arrays, is filled where it is asked for: they hold the weights as they were.
     """
 
     _SLAB = 8 << 20
 
-    def __init__(self) -> None:
+    def __init__(self, keep_preparations: bool = False) -> None:
+        self.preparations: dict[int, Preparation] | None = {} if keep_preparations else None
         self._kept: dict[tuple[Any, ...], list[Array]] = {}
         self._slab = reserved_bytes(0)
         self._used = 0
@@ -96,10 +98,13 @@ class Constants:
         def work(number: int) -> None:
             task, waiting[number] = waiting[number], None
             assert task is not None, "each is packed once"
-            index, array = task[0], task[1].make()
+            index, array, prepared = task[0], task[1].make(), task[1].prepared
             del task
             with lock:
-                self.arrays[index] = self._pool.intern(array)
+                kept = self.arrays[index] = self._pool.intern(array)
+                if prepared and self._pool.preparations is not None:
+                    self._pool.preparations[id(kept)] = prepared
+            del prepared
 
         with helped(len(waiting), work):
             yield

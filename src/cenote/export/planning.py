@@ -14,9 +14,9 @@ from cenote.core.errors import InputError, UnsupportedError
 from cenote.core.load_options import LoadOptions
 from cenote.core.types import Array
 from cenote.export.program import ExportedProgram, NamedTensor, ProgramEntry
-from cenote.export.targets import target_named
+from cenote.export.targets import is_wasm, target_named
 from cenote.graph.graph import Graph, OwnedGraph
-from cenote.kernels.base import KernelSpec
+from cenote.kernels.base import KernelSpec, Preparation, word_of
 from cenote.passes.specialize import specialize
 from cenote.runtime.bounds import narrowed
 from cenote.runtime.signature import Shapes, Signature
@@ -34,10 +34,13 @@ class Exporter:
     def __init__(self, graph: Graph, options: LoadOptions, target: str) -> None:
         self.graph, self.target_name, self.target = graph, target, target_named(target)
         self.signature = Signature(narrowed(graph.inputs, options.shapes)[0])
-        self._how = Compilation(options, ConstantPool(), None, self.target)
+        # A library for C has its constants in its file, and no moment at which it is loaded.
+        self._pool = ConstantPool(keep_preparations=is_wasm(self.target))
+        self._how = Compilation(options, self._pool, None, self.target)
         self._kernels: dict[str, Kernel] = {}
         self._constants: list[Array] = []
         self._numbers: dict[int, int] = {}  # of constants, by the id of the pool's array
+        self._preparation: dict[int, KernelStep] = {}  # by the numbers of the constants that they make
 
     def program(
         self, name: str, about: Mapping[str, str], shapes: Sequence[Mapping[str, Sequence[int]]]
@@ -56,6 +59,8 @@ class Exporter:
             self._kernels,
             self._constants,
             about,
+            tuple(self._preparation.values()),
+            frozenset(self._preparation),
         )
 
     def _shapes(self, given: Sequence[Mapping[str, Sequence[int]]]) -> list[Shapes]:
@@ -145,9 +150,24 @@ class Exporter:
     def _number(self, array: Array) -> int:
         number = self._numbers.get(id(array))
         if number is None:
-            number = self._numbers[id(array)] = len(self._constants)
-            self._constants.append(array)
+            number = self._numbers[id(array)] = self._add(array)
+            prepared = (self._pool.preparations or {}).get(id(array))
+            if prepared is not None:
+                self._preparation[number] = self._prepared(number, prepared)
         return number
+
+    def _add(self, array: Array) -> int:
+        self._constants.append(array)
+        return len(self._constants) - 1
+
+    def _prepared(self, number: int, prepared: Preparation) -> KernelStep:
+        """Return the step that makes a constant, whose source becomes another one."""
+        call = prepared.call
+        self._add_kernel(call.spec.symbol, call.spec)
+        slots = [Slot(SlotKind.CONSTANT, each) for each in (number, self._add(prepared.source()))]
+        words = (*slots, *map(word_of, call.arguments[len(slots) :]))
+        label = f"constant {number}"
+        return KernelStep(label, call.spec.symbol, 0, words, call.items, call.grain, call.scratch)
 
 
 def _listed(labels: Sequence[str]) -> str:

@@ -54,7 +54,8 @@ class ExportedProgram:
     """Model for one machine: `entries`, the kernels of their steps by symbol, and the constants that they share.
 
     `name` is an identifier of C; `model` is the model's own name; `target_name` is that of `targets.TARGETS`; `about`
-    are the model's key-value pairs.
+    are the model's key-value pairs. The steps of `preparation` write the constants whose numbers are `prepared`, when
+    the program is loaded; the others are stored.
     """
 
     name: str
@@ -65,29 +66,39 @@ class ExportedProgram:
     kernels: Mapping[str, Kernel]
     constants: Sequence[Array]
     about: Mapping[str, str]
+    preparation: tuple[KernelStep, ...] = ()
+    prepared: frozenset[int] = frozenset()
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Place of each constant in their stretch of memory."""
-        offsets, end = [], 0
-        for array in self.constants:
-            offsets.append(end)
-            end += padded(array.nbytes)
+        """Place of each constant in its stretch of memory: that of the stored ones, or that of the prepared."""
+        offsets, ends = [], {False: 0, True: 0}
+        for number, array in enumerate(self.constants):
+            offsets.append(ends[number in self.prepared])
+            ends[number in self.prepared] += padded(array.nbytes)
         return tuple(offsets)
+
+    @cached_property
+    def stored(self) -> list[Array]:
+        """Constants that are stored, in order."""
+        return [array for number, array in enumerate(self.constants) if number not in self.prepared]
 
     @property
     def constant_bytes(self) -> int:
-        """Size of the stretch of all constants."""
-        return max(ALIGNMENT, sum(padded(array.nbytes) for array in self.constants))
+        """Size of the stretch of the stored constants."""
+        return max(ALIGNMENT, sum(padded(array.nbytes) for array in self.stored))
+
+    @property
+    def prepared_bytes(self) -> int:
+        """Size of the stretch of the prepared constants."""
+        return sum(padded(self.constants[number].nbytes) for number in self.prepared)
 
     def content(self) -> Iterator[bytes]:
-        """Yield the stretch of all constants piece by piece."""
-        for array in self.constants:
+        """Yield the stretch of the stored constants piece by piece."""
+        for array in self.stored:
             yield np.ascontiguousarray(array).tobytes()
             yield bytes(padded(array.nbytes) - array.nbytes)
-        if not self.offsets or (
-            self.constant_bytes == ALIGNMENT and not any(a.nbytes for a in self.constants)
-        ):
+        if not any(array.nbytes for array in self.stored):
             yield bytes(ALIGNMENT)
 
     @cached_property

@@ -36,6 +36,10 @@ class Runs:
     def symbol_of_weights(self) -> str:
         return f"{self.program.name}_weights"
 
+    @property
+    def symbol_of_prepared(self) -> str:
+        return f"{self.program.name}_prepared"
+
     # ---- C --------------------------------------------------------------------------------------------------------
 
     def c_module(self) -> str:
@@ -152,7 +156,7 @@ class Runs:
 
     def in_place(self) -> str:
         """Return the module of `run`, `e1_run`, …: functions without arguments, on arrays at fixed places."""
-        lines = [*self._declared(), *self._place_symbols()]
+        lines = [*self._declared(), *self._place_symbols(), *self._prepare()]
         for number, entry in enumerate(self.program.entries):
             lines.append(f"define void @{self._prefix(number)}run() nounwind {{")
             lines += self._placed(number, entry)
@@ -165,7 +169,7 @@ class Runs:
     def by_steps(self) -> str:
         """Return the module of `run_step`, `e1_run_step`, …: functions of a step's number, the begin and end of a piece
         and the number of a thread."""
-        lines = [*self._declared(), *self._place_symbols()]
+        lines = [*self._declared(), *self._place_symbols(), *self._prepare()]
         for number, entry in enumerate(self.program.entries):
             head = "i32 %number, i32 %begin, i32 %end, i32 %thread"
             lines.append(f"define void @{self._prefix(number)}run_step({head}) nounwind {{")
@@ -184,9 +188,20 @@ class Runs:
         return "\n".join([*lines, ""])
 
     def placed_functions(self, by_steps: bool) -> list[str]:
-        """Return the names of the functions of `by_steps` or `in_place`, an entry's each."""
+        """Return the names of the functions of `by_steps` or `in_place`: an entry's each, and `prepare` where constants
+        are."""
         name = "run_step" if by_steps else "run"
-        return [f"{self._prefix(number)}{name}" for number in range(len(self.program.entries))]
+        runs = [f"{self._prefix(number)}{name}" for number in range(len(self.program.entries))]
+        return [*runs, *(["prepare"] if self.program.preparation else [])]
+
+    def _prepare(self) -> Iterator[str]:
+        """Yield the function that makes the prepared constants of stored ones."""
+        if self.program.preparation:
+            yield "define void @prepare() nounwind {"
+            yield f"  %scratch = getelementptr i8, ptr @{self.program.name}_memory, i32 0"
+            for number, step in enumerate(self.program.preparation):
+                yield from self._call(number, step, ("0", str(step.items)))
+            yield from ("  ret void", "}")
 
     def _prefix(self, number: int) -> str:
         """Return the start of the names of an entry's functions and places."""
@@ -211,6 +226,8 @@ class Runs:
             yield f'declare hidden void @"{program.functions[symbol]}"({types})'
         if not self.weights:
             yield f"@{self.symbol_of_weights} = external hidden constant i8, align {ALIGNMENT}"
+        if program.preparation:
+            yield f"@{self.symbol_of_prepared} = external hidden global i8, align {ALIGNMENT}"
 
     def _scratch_of(self, entry: ProgramEntry) -> Iterator[str]:
         """Yield the scratch memory of a thread, behind the arena."""
@@ -240,6 +257,8 @@ class Runs:
 
     def _place(self, slot: Slot) -> tuple[str, int]:
         """Return the start of the memory that a slot lies in, and the bytes from there."""
+        if slot.kind == SlotKind.CONSTANT and slot.index in self.program.prepared:
+            return f"@{self.symbol_of_prepared}", self.program.offsets[slot.index] + slot.offset
         if slot.kind == SlotKind.CONSTANT:
             start = "%weights" if self.weights else f"@{self.symbol_of_weights}"
             return start, self.program.offsets[slot.index] + slot.offset

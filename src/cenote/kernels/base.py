@@ -202,16 +202,27 @@ def halo_offset(shape: Sequence[int], layout: Layout) -> int:
 
 
 @dataclass(frozen=True, eq=False)
+class Preparation:
+    """Another way to a packed constant, with the same bits: a kernel that makes it of a smaller array. Its words begin
+    with the addresses of the constant and of that array, which `call` leaves open."""
+
+    source: Callable[[], Array]
+    call: Call
+
+
+@dataclass(frozen=True, eq=False)
 class Packed:
     """Constant of float32 that a lowering makes of weights, in the order in which a kernel reads them.
 
     `make` is called once, by any thread, when the kernels of all calls are known: the weights of a model are packed
-    on all cores while its kernels are being compiled.
+    on all cores while its kernels are being compiled. `prepared`: how exported programs make it when
+    they are loaded.
     """
 
     shape: tuple[int, ...]
     make: Callable[[], Array]
     dtype: np.dtype[Any] = FLOAT32
+    prepared: Preparation | None = None
 
     @property
     def size(self) -> int:

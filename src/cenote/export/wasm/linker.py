@@ -1,7 +1,8 @@
 """Linker of WebAssembly: objects and raw data to one module, whose only import is its memory, and only with threads.
 
-Memory: the stack first, which grows down to 0, so that its overflow traps; then data with content; then what starts as
-zeros. With threads each has a stack, and the memory is shared and made by the page.
+Memory: the stack first, which grows down to 0; then data with content; then what starts as zeros. With threads each has
+a stack, and the memory is shared and made by the page. No stack overflows: nothing recurs, so the frames of the
+functions are known, and their sum is compared with the stack's size.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ PAGE = 65536
 _LARGEST = 1 << 32
 _I32, _MUTABLE, _CONST, _END = b"\x7f", b"\1", b"\x41", b"\x0b"
 _STACK_POINTER = "__stack_pointer"
+_CALLS = 3  # functions on the stack at most: a run, a kernel, a copy
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Module:
     nbytes: int = 0  # of memory
 
     def __post_init__(self) -> None:
+        self._check_stack()
         self._place()
         self._number()
 
@@ -73,6 +76,19 @@ class Module:
     @property
     def pages(self) -> int:
         return -(-self.nbytes // PAGE)
+
+    def _check_stack(self) -> None:
+        """Raise CodegenError where a function's frame could overflow a stack."""
+        for each in self.objects:
+            largest = max(each.frames(), default=0)
+            if largest * _CALLS > PAGE:
+                names = [
+                    symbol.name for symbol in each.symbols if symbol.is_defined and symbol.kind == OF_FUNCTION
+                ]
+                raise CodegenError(
+                    f"{', '.join(names)}: a frame of {largest:,} bytes on a stack of {PAGE:,}, "
+                    f"which {_CALLS} functions share"
+                )
 
     # ---- memory ---------------------------------------------------------------------------------------------------
 

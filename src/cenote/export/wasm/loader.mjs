@@ -59,6 +59,7 @@ export async function load(folder = new URL(".", import.meta.url), { threads = 1
   const instance = await WebAssembly.instantiate(module, memory ? { env: { memory } } : {});
   const model = new Model(instance.exports, memory ?? instance.exports.memory, relaxed);
   if (weights) await model.fill(weights, onProgress);
+  instance.exports.prepare?.(); // weights that are stored as they were, and computed with in another form
   if (shared) await model.start(module, wanted);
   return model;
 }

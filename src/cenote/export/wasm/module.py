@@ -92,7 +92,10 @@ def encoded_module(program: ExportedProgram, weights_beside: bool, threads: int)
     text = runs.by_steps() if threads else runs.in_place()
     objects = [WasmObject.parsed(code) for code in compiled(program, text, "runs").values()]
     weights = program.constant_bytes if weights_beside else b"".join(program.content())
-    data = [RawData(runs.symbol_of_weights, weights)]
+    data = [
+        RawData(runs.symbol_of_weights, weights),
+        RawData(runs.symbol_of_prepared, program.prepared_bytes),
+    ]
     places = runs.places(max(1, threads))
     data += [RawData(name, nbytes) for name, nbytes in places]
     module = Module(objects, data, threads)

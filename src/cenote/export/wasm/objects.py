@@ -5,6 +5,7 @@ Format: "WebAssembly Object File Linking" of WebAssembly's tool conventions, ver
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cenote.core.errors import CodegenError
@@ -52,6 +53,10 @@ class Relocation:
     addend: int
 
 
+_GLOBAL_GET, _I32_CONST = 0x23, 0x41
+_LARGEST_ALIGNMENT = 16  # as a power of two: of a page
+
+
 @dataclass
 class WasmObject:
     """A parsed object. `bodies`: place in the code section and content of each function."""
@@ -71,10 +76,24 @@ class WasmObject:
         if data[:8] != MAGIC:
             raise CodegenError("the object code is no WebAssembly")
         made, reader = WasmObject(), Reader(data, 8)
-        while reader.more:
-            kind = reader.byte()
-            made._take(kind, reader.part())
+        try:
+            while reader.more:
+                kind = reader.byte()
+                made._take(kind, reader.part())
+        except (IndexError, UnicodeDecodeError) as error:
+            raise CodegenError(f"the WebAssembly object is damaged: {error}") from None
         return made
+
+    def frames(self) -> Iterator[int]:
+        """Yield the bytes of the stack that functions take: what LLVM subtracts where it reads the stack pointer
+        (global.get, i32.const BYTES, i32.sub)."""
+        for relocation in self.relocations.get("reloc.CODE", ()):
+            if relocation.kind == GLOBAL_INDEX:
+                for start, body in self.bodies:
+                    at = relocation.place - start
+                    if 0 < at < len(body) - 6 and body[at - 1] == _GLOBAL_GET and body[at + 5] == _I32_CONST:
+                        reader = Reader(body, at + 6)
+                        yield reader.signed()
 
     def _take(self, kind: int, section: Reader) -> None:
         if kind == CUSTOM:
@@ -151,7 +170,7 @@ class WasmObject:
         elif kind == _SEGMENTS:
             for segment in self.segments[: part.unsigned()]:
                 part.name()
-                segment.alignment = 1 << part.unsigned()
+                segment.alignment = 1 << min(part.unsigned(), _LARGEST_ALIGNMENT)
                 part.unsigned()
 
     def _symbol(self, part: Reader) -> WasmSymbol:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,9 +20,9 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.tables import tiles_per_block
 from cenote.kernels.winograd.kernel import TABLE, WinogradSpec
 from cenote.kernels.winograd.products import widths
-from cenote.kernels.winograd.transforms import Filtering, filtering, shortened, transform_weights
+from cenote.kernels.winograd.transforms import Filtering, filtering, shortened
+from cenote.kernels.winograd.weights import WinogradWeights
 
-_PIECE = 4096  # windows transformed at a time: their float64 values stay in the level 2 cache
 _USED = {  # words that each phase reads
     "input": ("x", "v"),
     "product": ("u", "bias", "scales", "residual", "y", "v"),
@@ -248,20 +247,13 @@ class WinogradTiling:
 
     def pack(self, weights: Array) -> Packed:
         """Return weights (M, C, kh, kw) as U: (group, xi, channel, filter vector, lane), rounded once."""
-        width = self.group_blocks * self.lanes
-        shape = (self.groups, self.products, self.channel_blocks * self.lanes, width)
-        return Packed(shape, lambda: self._transformed(weights, np.zeros(shape, np.float32)))
+        return self.weights.packed(1, lambda: [weights])
 
-    def _transformed(self, weights: Array, u: Array) -> Array:
-        width, channels = u.shape[3], weights.shape[1]
-        piece = max(1, _PIECE // width)
-        for group, first in itertools.product(range(self.groups), range(0, channels, piece)):
-            part = weights[group * width : (group + 1) * width, first : first + piece].transpose(2, 3, 1, 0)
-            taps = np.ascontiguousarray(part).reshape(*part.shape[:2], -1)
-            product = transform_weights(taps, self.vertical, self.horizontal)
-            to = u[group, :, first : first + part.shape[2], : part.shape[3]]
-            to[...] = product.reshape(self.products, *part.shape[2:])
-        return u
+    @property
+    def weights(self) -> WinogradWeights:
+        """Parameters of the transformation of weights."""
+        channels, width = self.channel_blocks * self.lanes, self.group_blocks * self.lanes
+        return WinogradWeights(self.vertical, self.horizontal, self.groups, channels, width)
 
     def calls(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,18 +138,15 @@ class WinogradRowsTiling(WinogradTiling):
 
     def pack(self, weights: Array) -> Packed:
         """Return weights (M, C, 1, taps) as U: (group, xi, piece, channel, filter vector, lane), rounded once."""
-        width, channels = self.group_blocks * self.lanes, self.channel_blocks * self.lanes
-        shape = (self.groups, self.products, self.pieces * channels, width)
 
-        def make() -> Array:
-            u = np.zeros(shape, np.float32)
+        def pieces() -> list[Array]:
             spare = self.pieces * self.piece - weights.shape[-1]
             filled = np.pad(weights, [(0, 0)] * 3 + [(0, spare)])
-            for first, begin in zip(range(0, filled.shape[-1], self.piece), itertools.count(0, channels)):
-                self._transformed(filled[..., first : first + self.piece], u[:, :, begin : begin + channels])
-            return u
+            return [
+                filled[..., first : first + self.piece] for first in range(0, filled.shape[-1], self.piece)
+            ]
 
-        return Packed(shape, make)
+        return self.weights.packed(self.pieces, pieces)
 
     def steps(self, view: View) -> dict[str, int]:
         return super().steps(view) | {"h": 0}

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from dataclasses import dataclass
-
-import numpy as np
 
 from cenote.core.cached import cached_property
 from cenote.core.computed import whole_of
@@ -136,16 +133,7 @@ class WinogradVolumeTiling(WinogradTiling):
 
     def pack(self, weights: Array) -> Packed:
         """Return weights (M, C, taps, kh, kw) as U: (group, xi, tap, channel, filter vector, lane), rounded once."""
-        width, channels = self.group_blocks * self.lanes, self.channel_blocks * self.lanes
-        shape = (self.groups, self.products, self.taps * channels, width)
-
-        def make() -> Array:
-            u = np.zeros(shape, np.float32)
-            for tap, begin in zip(range(self.taps), itertools.count(0, channels)):
-                self._transformed(weights[:, :, tap], u[:, :, begin : begin + channels])
-            return u
-
-        return Packed(shape, make)
+        return self.weights.packed(self.taps, lambda: [weights[:, :, tap] for tap in range(self.taps)])
 
     @property
     def is_dilated(self) -> bool:
