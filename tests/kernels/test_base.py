@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import cenote
 from cenote.codegen import jit
 from cenote.kernels.base import Argument, Call
 from cenote.kernels.conv.gemv import GemvSpec
@@ -45,3 +49,11 @@ def test_words_come_in_the_order_of_the_kernel() -> None:
 def test_other_words_are_refused(words: dict[str, Argument], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         Call.named(SPEC, words)
+
+
+def test_kernels_call_no_library() -> None:
+    """Exported programs have no C library: a kernel's calls are LLVM's own, or memcpy, which exports bring."""
+    called = set[str]()
+    for path in (Path(cenote.__file__).parent / "kernels").rglob("*.py"):
+        called |= set(re.findall(r'\.(?:call|declare)\(\s*f?"([^"]+)"', path.read_text()))
+    assert {name for name in called if not name.startswith("llvm.")} == {"memcpy"}

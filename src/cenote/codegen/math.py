@@ -77,6 +77,20 @@ def polynomial(kernel: Kernel, x: Value, coefficients: Sequence[float]) -> Value
     return result
 
 
+def any_lane(k: Kernel, lanes: Value) -> Value:
+    """Whether any lane of a vector of bits is set."""
+    if lanes.lanes == 1:
+        return lanes
+    name = f"llvm.vector.reduce.or.v{lanes.lanes}i1"
+    return k.call(name, lanes.type, 1, [lanes])
+
+
+def with_sign(k: Kernel, size: Value, sign: Value) -> Value:
+    """Return size, whose sign bit is 0, with the sign of the other. In integers: LLVM would round a sign of float64
+    to the float16 that the result becomes, by a function that no library has."""
+    return (size.bits(U64) | (sign.bits(U64) & (1 << 63))).bits(F64)
+
+
 def copy_sign(kernel: Kernel, magnitude: Value, sign: Value) -> Value:
     """Return |magnitude| with the sign bit of the other."""
     return kernel.intrinsic("copysign", magnitude, sign)

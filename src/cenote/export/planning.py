@@ -22,10 +22,7 @@ from cenote.runtime.bounds import narrowed
 from cenote.runtime.signature import Shapes, Signature
 from cenote.runtime.steps import HostStep, KernelStep, Slot, SlotKind
 
-_MOST_NAMED = 5  # steps that an error names
-# Functions that a kernel's text declares, but for LLVM's own, whose names have dots.
-_DECLARED = re.compile(r'^declare [^@\n]*@"?(\w+)"?\(', re.MULTILINE)
-_BROUGHT = {"memcpy"}  # what an exported library has of its own
+_MOST_NAMED = 5  # host steps that an error names
 
 
 class Exporter:
@@ -102,7 +99,6 @@ class Exporter:
         self._check(plan)
         for symbol, spec in kernels.items():
             self._add_kernel(symbol, spec)
-        self._check_calls(plan)
         numbers = [self._number(array) for array in plan.program.constants]
         steps = tuple(
             _renumbered(step, numbers) for step in plan.program.steps if isinstance(step, KernelStep)
@@ -119,25 +115,11 @@ class Exporter:
         """Raise UnsupportedError for steps that only Python can run, and for values that are no arrays of numbers."""
         labels = [step.where or step.label for step in plan.program.steps if isinstance(step, HostStep)]
         if labels:
+            rest = f" and {len(labels) - _MOST_NAMED} more" if len(labels) > _MOST_NAMED else ""
             raise UnsupportedError(
                 f"{len(labels)} steps run as NumPy, which an exported program does without: "
-                f"{_listed(labels)}; export the part without them (inputs=, outputs=). "
+                f"{', '.join(labels[:_MOST_NAMED])}{rest}; export the part without them (inputs=, outputs=). "
                 "`cenote inspect` says why each has no kernel"
-            )
-
-    def _check_calls(self, plan: Plan) -> None:
-        """Raise UnsupportedError for steps whose kernels call functions of a C library, which the export has not."""
-        calling: dict[str, str] = {}
-        for step in plan.program.steps:
-            if isinstance(step, KernelStep):
-                names = set(_DECLARED.findall(self._kernels[step.symbol].body_module("k"))) - _BROUGHT
-                if names:
-                    calling[step.label] = ", ".join(sorted(names))
-        if calling:
-            steps = [f"{label} ({names})" for label, names in calling.items()]
-            raise UnsupportedError(
-                f"{len(steps)} steps call functions of the C library, which an exported program does without: "
-                f"{_listed(steps)}; export the part without them (inputs=, outputs=)"
             )
 
     def _add_kernel(self, symbol: str, spec: KernelSpec) -> None:
@@ -168,12 +150,6 @@ class Exporter:
         words = (*slots, *map(word_of, call.arguments[len(slots) :]))
         label = f"constant {number}"
         return KernelStep(label, call.spec.symbol, 0, words, call.items, call.grain, call.scratch)
-
-
-def _listed(labels: Sequence[str]) -> str:
-    """Return the first labels, and how many more there are."""
-    rest = f" and {len(labels) - _MOST_NAMED} more" if len(labels) > _MOST_NAMED else ""
-    return f"{', '.join(labels[:_MOST_NAMED])}{rest}"
 
 
 def _renumbered(step: KernelStep, numbers: Sequence[int]) -> KernelStep:

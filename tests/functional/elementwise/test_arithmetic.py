@@ -85,3 +85,19 @@ def test_a_number_is_its_quotient_and_its_remainder(dtype: Any) -> None:
         assert exact == 0 or (exact > 0) == (y > 0)
         assert abs(exact) < abs(y)
         assert dtype(float(exact)) == left[place]
+
+
+def test_remainders_of_all_quotients_are_exact() -> None:
+    """Beside C's fmod, through NumPy: quotients up to 2^277, infinities, zeros, NaN."""
+    random = np.random.default_rng(4)
+    a, b = random.integers(0, 1 << 32, (2, 200_000), np.uint32).view(np.float32)
+    with np.errstate(all="ignore"):
+        near = (a * random.random(a.size) * 2.0 ** -random.integers(0, 80, a.size)).astype(np.float32)
+    ends = np.array([0.0, -0.0, 1e-45, -1e-45, 1.0, -3.4e38, 3.4e38, np.inf, -np.inf, np.nan], np.float32)
+    crossed = np.repeat(ends, ends.size), np.tile(ends, ends.size)
+    with np.errstate(all="ignore"):
+        for x, y in ((a, b), (a, near), crossed):
+            wanted, found = np.fmod(x, y), F.fmod(x, y)
+            np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+            at = ~np.isnan(wanted)
+            np.testing.assert_array_equal(found[at].view(np.uint32), wanted[at].view(np.uint32))

@@ -10,8 +10,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from cenote.codegen.builder import Kernel
+from cenote.codegen.math import any_lane
 from cenote.codegen.values import F32, F64, I32, U32, Value
-from cenote.kernels.elementwise.library import any_lane
 
 
 def quotient(k: Kernel, a: Value, b: Value) -> Value:

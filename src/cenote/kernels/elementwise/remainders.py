@@ -1,12 +1,14 @@
 """Quotients of floats rounded down, and remainders, exact as C's fmod. They are computed in float64, where remainders
-of quotients below 2^28 are exact; for others, and infinities, the C library is called, element by element."""
+of quotients below 2^28 are exact; for others, outside of the common path, in steps of 26 bits of the quotient."""
 
 from __future__ import annotations
 
 from cenote.codegen.builder import Kernel
-from cenote.codegen.values import F32, F64, Value
+from cenote.codegen.math import any_lane, with_sign
+from cenote.codegen.values import F32, F64, U64, Value
 from cenote.kernels.elementwise import integers, rounding
-from cenote.kernels.elementwise.library import any_lane, by_library, with_sign
+
+_LARGEST_QUOTIENT, _STEP = 277, 26  # bits
 
 
 def remainder(k: Kernel, a: Value, b: Value) -> Value:
@@ -47,10 +49,26 @@ def floor_quotient(k: Kernel, a: Value, b: Value) -> Value:
 
 
 def _left(k: Kernel, a: Value, b: Value, quotient: Value) -> Value:
-    """Compute a - quotient * b, rounded once."""
+    """Compute a - quotient * b, rounded once where there are fused instructions; else only the sign is right."""
     if k.target.has_fma:
         return k.fma(-quotient, b, a)
-    return by_library(k, "fma", -quotient, b, a)
+    product, lost = _exact_product(k, quotient, b)
+    return (a - product) - lost
+
+
+def _exact_product(k: Kernel, a: Value, b: Value) -> tuple[Value, Value]:
+    """Return the rounded product and what rounding lost (T. J. Dekker, 1971): numbers are halved first."""
+    high_a, low_a = _halves(k, a)
+    high_b, low_b = _halves(k, b)
+    product = a * b
+    lost = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
+    return product, lost
+
+
+def _halves(k: Kernel, x: Value) -> tuple[Value, Value]:
+    """Return the upper 26 bits of a number, and the rest: by its bits, so that nothing overflows."""
+    high = (x.bits(U64) & ~((1 << 27) - 1)).bits(F64)
+    return high, x - high
 
 
 def _remainder(k: Kernel, a: Value, b: Value) -> Value:
@@ -64,6 +82,19 @@ def _remainder(k: Kernel, a: Value, b: Value) -> Value:
     rest = k.select(rest < 0.0, rest + by, rest)
     result = k.variable(with_sign(k, k.absolute(rest), a))
     with k.when(any_lane(k, ~usual)):
-        exact = by_library(k, "fmod", a, b)
-        result.value = k.select(usual, result.value, exact)
+        result.value = k.select(usual, result.value, with_sign(k, _long_remainder(k, size, by), a))
     return result.value
+
+
+def _long_remainder(k: Kernel, a: Value, b: Value) -> Value:
+    """Remainder of a / b, both float32's and not negative, of any quotient: below 2^278, in 26 bits at a time. Each
+    step is exact: its quotient has 26 bits, b 24, and the rest is a multiple of what a and b are."""
+    rest = a
+    for shift in range(_LARGEST_QUOTIENT // _STEP * _STEP, -1, -_STEP):
+        by = b * 2.0**shift
+        whole = (rest / by + 2.0**52) - 2.0**52
+        left = rest - whole * by
+        rest = k.select(left < 0.0, left + by, left)
+    impossible = b.equals(0.0) | a.equals(float("inf")) | b.is_nan()
+    rest = k.select(impossible, k.constant(F64, float("nan"), a.lanes), rest)
+    return k.select(b.equals(float("inf")) & ~impossible, a, rest)

@@ -5,8 +5,8 @@ Sines and cosines of angles up to 1600 are computed in float32 where there are f
 units, in half the time.
 
 Angles are reduced by the nearest multiple of pi, whose product with the first part of pi is subtracted exactly: by
-one fused instruction, or in parts of 26 bits times a multiple below 2^27. For larger angles, which networks do not
-have, the C library is called, element by element.
+one fused instruction, or in parts of 26 bits times a multiple below 2^27. Larger angles, which networks do not have,
+are reduced by `large_angles`, outside of the common path.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import numpy as np
 
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel
+from cenote.codegen.math import any_lane, with_sign
 from cenote.codegen.values import F32, F64, I64, U32, Value
+from cenote.kernels.elementwise import large_angles
 from cenote.kernels.elementwise.formula import ElementwiseFormula
-from cenote.kernels.elementwise.library import any_lane, by_library, with_sign
 
 _PI = (constants.pi, float.fromhex("0x1.1a62633145c07p-53"))  # their sum has 106 bits
 _PI_IN_PARTS = (  # 26 bits, 26 bits, the rest
@@ -49,6 +50,7 @@ _QUARTER_COSINE = (0.0416666456, -0.00138873093, 2.44324128e-05)
 _ARC_TANGENT = tuple((-1) ** n / (2 * n + 1) for n in range(8))  # of 0.2 at most: 3e-13
 
 Emit = Callable[[Kernel, Value], Value]
+Reduce = Callable[[Kernel, Value, int], tuple[Value, Value]]
 
 
 def _in_double(function: Emit) -> Emit:
@@ -56,42 +58,48 @@ def _in_double(function: Emit) -> Emit:
     return lambda k, x: function(k, x.to(F64)).to(F32)
 
 
-def _angle(quarter: int, name: str) -> Emit:
+def _angle(quarter: int) -> Emit:
     """Return the sine (from quarter 0) or cosine (from quarter 1)."""
-
-    def function(k: Kernel, x: Value) -> Value:
-        wide = x.to(F64)
-        result = k.variable(_wave(k, wide, quarter).to(F32))
-        large = k.absolute(x) > _LARGEST_ANGLE
-        with k.when(any_lane(k, large)):
-            result.value = by_library(k, name, wide).to(F32)
-        return result.value
-
-    return function
+    return lambda k, x: _with_large(k, x, lambda reduce: _wave(k, *reduce(k, x.to(F64), quarter), quarter))
 
 
-def _wave(k: Kernel, x: Value, quarter: int) -> Value:
-    """Sine of the difference between x and the nearest multiple of pi or, for a cosine, of pi and a half."""
+def _with_large(k: Kernel, x: Value, function: Callable[[Reduce], Value]) -> Value:
+    """Return a function of an angle of float32, made of its reduction; computed again where a lane holds a large
+    angle."""
+    result = k.variable(function(_reduced).to(F32))
+    large = k.absolute(x) > _LARGEST_ANGLE
+    with k.when(any_lane(k, large)):
+        result.value = k.select(large, function(large_angles.reduced).to(F32), result.value)
+    return result.value
+
+
+def _reduced(k: Kernel, x: Value, quarter: int) -> tuple[Value, Value]:
+    """Return the difference between x and the nearest multiple of pi or, for a cosine, of pi and a half; and a number
+    whose lowest bit is odd with the multiple."""
     magic = 1.5 * 2.0**52
     shifted = k.fma(x, k.constant(F64, 1.0 / constants.pi), k.constant(F64, -0.5 * quarter)) + magic
     turns = shifted - magic + 0.5 * quarter
+    r = x
     if k.target.has_fma:
-        r = x
         for part in _PI:
             r = k.fma(turns, k.constant(F64, -part), r)
     else:
-        r = x
         for part in _PI_IN_PARTS:
             r = r - turns * part
+    return r, shifted
+
+
+def _wave(k: Kernel, r: Value, shifted: Value, quarter: int) -> Value:
+    """Sine of a reduced angle."""
     square = r * r
     sine = r * k.fma(square, math.polynomial(k, square, _SINE), k.constant(F64, 1.0))
     odd = shifted.bits(I64) + quarter << 63  # the sine changes its sign from multiple to multiple
     return (sine.bits(I64) ^ odd).bits(F64)
 
 
-def _in_single(quarter: int, name: str) -> Emit:
+def _in_single(quarter: int) -> Emit:
     """Return `_angle`, computed in float32 where no lane holds a large angle."""
-    wide = _angle(quarter, name)
+    wide = _angle(quarter)
 
     def function(k: Kernel, x: Value) -> Value:
         if not k.target.has_fma:
@@ -127,11 +135,11 @@ def _quarter_wave(k: Kernel, x: Value, quarter: int) -> Value:
 
 
 def _tangent(k: Kernel, x: Value) -> Value:
-    wide = x.to(F64)
-    result = k.variable((_wave(k, wide, 0) / _wave(k, wide, 1)).to(F32))
-    with k.when(any_lane(k, k.absolute(x) > _LARGEST_ANGLE)):
-        result.value = by_library(k, "tan", wide).to(F32)
-    return result.value
+    def quotient(reduce: Reduce) -> Value:
+        sine, cosine = (_wave(k, *reduce(k, x.to(F64), quarter), quarter) for quarter in (0, 1))
+        return sine / cosine
+
+    return _with_large(k, x, quotient)
 
 
 def _arc_tangent(k: Kernel, x: Value) -> Value:
@@ -188,8 +196,8 @@ def _exp2(k: Kernel, x: Value) -> Value:
 
 
 FORMULAS: dict[str, ElementwiseFormula] = {
-    "sin": ElementwiseFormula(_in_single(0, "sin"), np.sin, "f", 20, 1e-7),
-    "cos": ElementwiseFormula(_in_single(1, "cos"), np.cos, "f", 20, 1e-7),
+    "sin": ElementwiseFormula(_in_single(0), np.sin, "f", 20, 1e-7),
+    "cos": ElementwiseFormula(_in_single(1), np.cos, "f", 20, 1e-7),
     "tan": ElementwiseFormula(_tangent, np.tan, "f", 25, 1e-7),
     "asin": ElementwiseFormula(_in_double(_arc_sine), np.arcsin, "f", 25, 1e-7),
     "acos": ElementwiseFormula(
