@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import json
 import os
 import shutil
 import subprocess
@@ -70,8 +71,9 @@ def test_what_it_imports_of_itself_is_there(site: Path) -> None:
 
 def test_it_stays_small(site: Path) -> None:
     """NumPy 2.4 has 57.36 MB (2.5 has 52.8), pip's notes on this distribution 0.05: 60.72 MB with them, of which
-    convolutions and products of bytes are 0.10, of bfloat16 0.05, of float16 parts 0.06, extensions 0.08."""
-    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 3_400_000
+    convolutions and products of bytes are 0.10, of bfloat16 0.05, of float16 parts 0.06, extensions 0.08, `cenote.ort`
+    and the command 0.12."""
+    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 3_500_000
 
 
 def test_it_needs_numpy_alone() -> None:
@@ -96,6 +98,85 @@ def test_the_embedded_model_runs_from_a_plan(site: Path, tmp_path: Path) -> None
     assert np.array_equal(np.load(tmp_path / "y.npy"), expected)
 
 
+def planned(folder: Path) -> None:
+    """A plan file of the embedded model for one picture, and pictures."""
+    model = cenote.load(ROOT / "src/cenote/data/fashion.onnx", threads=1)
+    model.plan_for({model.inputs[0].name: (1, 1, 28, 28)})
+    model.save(folder / "fashion.cenote")
+    np.save(folder / "x.npy", np.random.default_rng(0).random((1, 1, 28, 28), dtype=np.float32))
+    np.savez(folder / "x.npz", picture=np.load(folder / "x.npy"))
+
+
+def commanded(site: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return alone(site, folder, f"from cenote.cli import main; main({[*arguments]!r})")
+
+
+@pytest.mark.parametrize("given", ["x.npy", "x.npz", "picture=x.npy", "picture=x.npz"])
+def test_a_plan_runs_from_the_command_line(site: Path, tmp_path: Path, given: str) -> None:
+    planned(tmp_path)
+    done = commanded(site, tmp_path, "run", "fashion.cenote", given, "--save", "y.npz", "--threads", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    expected = cenote.load(tmp_path / "fashion.cenote", threads=1)(np.load(tmp_path / "x.npy"))
+    (found,) = np.load(tmp_path / "y.npz").values()
+    assert np.array_equal(found, expected)
+    shown = json.loads(commanded(site, tmp_path, "run", "fashion.cenote", given, "--json").stdout)
+    assert [each["shape"] for each in shown["outputs"].values()] == [[1, 10]]
+
+
+def test_the_command_shows_the_installation(site: Path, tmp_path: Path) -> None:
+    done = commanded(site, tmp_path, "info")
+    assert done.returncode == 0
+    assert "target" in done.stdout
+    assert json.loads(commanded(site, tmp_path, "info", "--json").stdout)["version"] == cenote.__version__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "none.cenote", "x.npy"], "error: none.cenote: there is no such file"),
+        (["run", "fashion.cenote"], "error: input 'picture' is missing"),
+        (["run", "fashion.cenote", "x.jpg"], "error: x.jpg: this distribution reads .npy and .npz"),
+        (["run", "fashion.cenote", "none.npy"], "error: none.npy: No such file or directory"),
+        (
+            ["run", "fashion.cenote", "x.npy", "x.npy"],
+            "error: 2 files given, the model has 1 inputs: picture",
+        ),
+        (["run", "fashion.cenote", "text.npy"], "error: text.npy holds no arrays of numbers"),
+    ],
+)
+def test_faults_of_a_command_are_one_line(
+    site: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    planned(tmp_path)
+    (tmp_path / "text.npy").write_text("text")
+    done = commanded(site, tmp_path, *arguments)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(message)
+
+
+def test_programs_of_onnxruntime_run_plans(site: Path, tmp_path: Path) -> None:
+    planned(tmp_path)
+    code = (
+        "import cenote.ort as ort, numpy as np; session = ort.InferenceSession('fashion.cenote')\n"
+        "np.save('y.npy', session.run(None, {session.get_inputs()[0].name: np.load('x.npy')})[0])"
+    )
+    done = alone(site, tmp_path, code)
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(
+        np.load(tmp_path / "y.npy"), cenote.load(tmp_path / "fashion.cenote")(np.load(tmp_path / "x.npy"))
+    )
+
+
+def test_a_missing_file_is_one(site: Path, tmp_path: Path) -> None:
+    done = alone(
+        site,
+        tmp_path,
+        "import cenote\ntry: cenote.load('none.cenote')\nexcept FileNotFoundError as e: print(e)",
+    )
+    assert done.stdout == "none.cenote: there is no such file\n"
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -110,7 +191,6 @@ def test_the_embedded_model_runs_from_a_plan(site: Path, tmp_path: Path) -> None
         "import cenote; cenote.load('fashion.cenote', threads=1).diagnose()",
         "import cenote.functional as F",
         "import cenote.backend",
-        "import runpy; runpy.run_module('cenote', run_name='__main__')",
         "from cenote.core.types import dtype_named; dtype_named('bfloat16')",
         "from cenote.codegen import jit; jit.llvm_version()",
     ],

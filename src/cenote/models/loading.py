@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from cenote.core.errors import (
     ArgumentError,
     CenoteError,
+    MissingFileError,
     ModelError,
     UnsupportedError,
     refusals,
@@ -109,6 +110,11 @@ def load_with(
             if (plan_file := PlanFile.at(source)) is not None:
                 with plan_file:
                     return _of_plan(plan_file, options)
+            if not os.path.lexists(
+                source
+            ):  # before what reads models is looked for, which cenote-runtime lacks
+                name = os.fspath(source)
+                raise MissingFileError(f"{name}: there is no such file", name)
         elif is_plan_file(_start(source)):
             raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
         made_from = StreamOrigin if hasattr(source, "read") else SourceOrigin
