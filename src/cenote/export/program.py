@@ -11,7 +11,7 @@ from cenote.codegen.builder import Kernel
 from cenote.core.cached import cached_property
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.runtime.steps import KernelStep
+from cenote.runtime.steps import KernelStep, Slot
 
 ALIGNMENT = 64  # of the arena, of scratch memory and of each constant: a cache line, and the widest vector
 
@@ -92,6 +92,19 @@ class ExportedProgram:
     def prepared_bytes(self) -> int:
         """Size of the stretch of the prepared constants."""
         return sum(padded(self.constants[number].nbytes) for number in self.prepared)
+
+    @property
+    def preparable(self) -> list[int]:
+        """Bytes of the stretch of the stored constants from which on each step of the preparation can run."""
+        ends = []
+        for step in self.preparation:
+            read = [
+                word.index
+                for word in step.words
+                if isinstance(word, Slot) and word.index not in self.prepared
+            ]
+            ends.append(max(self.offsets[number] + self.constants[number].nbytes for number in read))
+        return ends
 
     def content(self) -> Iterator[bytes]:
         """Yield the stretch of the stored constants piece by piece."""

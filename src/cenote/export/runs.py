@@ -195,13 +195,17 @@ class Runs:
         return [*runs, *(["prepare"] if self.program.preparation else [])]
 
     def _prepare(self) -> Iterator[str]:
-        """Yield the function that makes the prepared constants of stored ones."""
+        """Yield the function that makes a prepared constant, by its number, of a stored one."""
         if self.program.preparation:
-            yield "define void @prepare() nounwind {"
+            yield "define void @prepare(i32 %number) nounwind {"
             yield f"  %scratch = getelementptr i8, ptr @{self.program.name}_memory, i32 0"
+            cases = " ".join(f"i32 {i}, label %step{i}" for i in range(len(self.program.preparation)))
+            yield f"  switch i32 %number, label %done [{cases}]"
             for number, step in enumerate(self.program.preparation):
+                yield f"step{number}:"
                 yield from self._call(number, step, ("0", str(step.items)))
-            yield from ("  ret void", "}")
+                yield "  br label %done"
+            yield from ("done:", "  ret void", "}")
 
     def _prefix(self, number: int) -> str:
         """Return the start of the names of an entry's functions and places."""

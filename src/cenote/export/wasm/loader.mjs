@@ -59,7 +59,7 @@ export async function load(folder = new URL(".", import.meta.url), { threads = 1
   const instance = await WebAssembly.instantiate(module, memory ? { env: { memory } } : {});
   const model = new Model(instance.exports, memory ?? instance.exports.memory, relaxed);
   if (weights) await model.fill(weights, onProgress);
-  instance.exports.prepare?.(); // weights that are stored as they were, and computed with in another form
+  model.prepare(MODEL.weightsBytes);
   if (shared) await model.start(module, wanted);
   return model;
 }
@@ -99,6 +99,7 @@ class Model {
   #turn = Promise.resolve();
   #crew = null;
   #failed = null;
+  #prepared = 0;
 
   constructor(exports, memory, relaxed) {
     this.#exports = exports;
@@ -135,9 +136,17 @@ class Model {
       if (done + chunk.length > total) throw new Error(`${MODEL.weights} has more than the ${total} bytes of this model`);
       place.set(chunk, done);
       done += chunk.length;
+      this.prepare(done);
       onProgress?.(done, total);
     }
     if (done !== total) throw new Error(`${MODEL.weights} has ${done} bytes, where this model needs ${total}`);
+  }
+
+  /** Bring weights that are stored as they were into the form that is computed with, as far as they have come in. */
+  prepare(bytes) {
+    const ends = MODEL.preparable;
+    for (; this.#prepared < ends.length && ends[this.#prepared] <= bytes; this.#prepared++)
+      this.#exports.prepare(this.#prepared);
   }
 
   /** Start the threads beside this one. */

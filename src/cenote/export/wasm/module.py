@@ -67,6 +67,7 @@ def description(program: ExportedProgram, weights_beside: bool) -> dict[str, Any
         "weights": f"{program.name}.bin" if weights_beside else None,
         "weightsBytes": program.constant_bytes,
         "place": f"{program.name}_weights",
+        "preparable": program.preparable,
         "modules": {},
         "threaded": {},
         "about": dict(program.about),
