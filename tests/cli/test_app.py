@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import cenote
+from cenote.cli.console import seconds
 from cenote.runtime.threads import MAXIMUM_THREADS
 from tests.cli.conftest import Command, save_model
 
@@ -241,3 +242,18 @@ def test_the_shell_completes(line: str, completed: list[str]) -> None:
 
 def test_completion_can_be_installed(cenote_command: Command) -> None:
     assert "--install-completion" in cenote_command("--help").out
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.9996, "1 s"),
+        (0.99949, "999 ms"),
+        (9.996e-4, "1 ms"),
+        (59.96, "60 s"),
+        (4000.4, "4000 s"),
+        (2e-9, "0.002 µs"),
+    ],
+)
+def test_durations_are_written_in_the_unit_that_fits(value: float, text: str) -> None:
+    assert seconds(value) == text

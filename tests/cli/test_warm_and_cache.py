@@ -173,3 +173,25 @@ def test_what_numpy_computes_is_logged(caplog: pytest.LogCaptureFixture) -> None
     with caplog.at_level(logging.DEBUG, logger="cenote"):
         cenote.load(model)
     assert "runs as NumPy" in caplog.text
+
+
+def test_cached_models_are_listed_by_name_the_last_used_first(
+    cenote_command: Command, folder: Path, identity: Path, scores: Path
+) -> None:
+    for days, path in enumerate((scores, identity)):
+        cenote_command("warm", path, *(("--shape", "x=1,3,8,8") if path == identity else ()))
+        for place in (folder / "plans").iterdir():
+            if place.stat().st_mtime > time.time() - 3600:
+                os.utime(place, (time.time() - (2 - days) * 86400,) * 2)
+    for number in range(12):
+        place = folder / "plans" / f"{number}.cenote"
+        place.write_bytes(b"0")
+        os.utime(place, (time.time() - 30 * 86400,) * 2)
+    lines = cenote_command("cache").out.splitlines()
+    rows = [" ".join(line.split()) for line in lines if line.startswith("  ") and line.strip()][1:]
+    for row, path in zip(rows, (identity, scores), strict=False):
+        assert row.startswith(f"{path.parent.name}/{path.name}")
+    assert len(rows) == 11
+    assert rows[-1].startswith("and 4 more")
+    found = json.loads(cenote_command("cache", "--json").out)["files"]
+    assert [each["model"] for each in found if each["kind"] == "model"][:2] == [str(identity), str(scores)]

@@ -7,6 +7,7 @@ import json
 import zipfile
 from pathlib import Path
 
+import pytest
 from onnx import helper
 from typer.testing import CliRunner
 
@@ -66,3 +67,33 @@ def test_keras() -> None:
     problems = cenote.unsupported(buffer.getvalue())
     assert problems
     assert all("Odd" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("model/data.pkl", "model/data/0"), ("j/data/0", "j/data.pkl"), ("e/data/weights/weight_0",),
+        ("m/version",), ("archive/.format_version",),
+    ],
+    ids=["saved", "scripted", "exported", "versioned", "numbered"],
+)  # fmt: skip
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_files_of_pytorch_are_named(names: tuple[str, ...], as_bytes: bool, tmp_path: Path) -> None:
+    path = tmp_path / "network.pt"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"content")
+    with pytest.raises(cenote.UnsupportedError, match=r"a file of PyTorch.*torch\.onnx\.export"):
+        cenote.load(path.read_bytes() if as_bytes else path)
+
+
+def test_older_files_of_pytorch_and_its_modules_are_named(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    network = torch.nn.Linear(2, 1)
+    torch.save(network.state_dict(), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    torch.save(network, tmp_path / "new.pt")
+    for name in ("old.pt", "new.pt"):
+        with pytest.raises(cenote.UnsupportedError, match=r"a file of PyTorch.*torch\.onnx\.export"):
+            cenote.load(tmp_path / name)
+    with pytest.raises(cenote.ModelError, match=r"export it with torch\.onnx\.export"):
+        cenote.load(network)

@@ -13,6 +13,7 @@ from typing import Literal
 from cenote.codegen import cache
 from cenote.core.files import PrivateFolder
 from cenote.plans.later import finish
+from cenote.plans.reader import PlanFile
 
 Kind = Literal["kernel", "model", "note"]
 _FOLDERS = ("objects", "plans")
@@ -24,13 +25,15 @@ _log = logging.getLogger(__name__)
 class CachedFile:
     """A file of the cache: a compiled kernel, a part of a compiled model, or a note (what was measured, digests).
 
-    `used` is the time when it was last written or, as far as the system records that, read: seconds since 1970.
+    `used` is the time when it was last written or, as far as the system records that, read: seconds since 1970. `model`
+    is the path that a compiled model was loaded from when it was written, or its graph's name; "" for others.
     """
 
     kind: Kind
     name: str
     nbytes: int
     used: float
+    model: str = ""
 
 
 def cache_contents() -> tuple[CachedFile, ...]:
@@ -39,9 +42,10 @@ def cache_contents() -> tuple[CachedFile, ...]:
     Waits until this process has written its files.
     """
     files = []
-    for name, _, file, state in _files():
+    for name, place, file, state in _files():
         used = max(state.st_mtime, state.st_atime if name == "objects" else 0.0)
-        files.append(CachedFile(_kind(name, file), file, state.st_size, used))
+        model = _model_of(place, file) if name == "plans" else ""
+        files.append(CachedFile(_kind(name, file), file, state.st_size, used, model))
     return tuple(sorted(files, key=lambda each: (each.kind, -each.used, each.name)))
 
 
@@ -72,6 +76,15 @@ def _files() -> Iterator[tuple[str, PrivateFolder, str, os.stat_result]]:
             for file, state in () if place is None else place.files():
                 if place is not None and not file.startswith("."):
                     yield name, place, file, state
+
+
+def _model_of(place: PrivateFolder, name: str) -> str:
+    """Return what a compiled model was made from; "" where the file cannot be read."""
+    try:
+        with PlanFile(place.open(name), place.path / name) as file:
+            return file.named()
+    except OSError:
+        return ""
 
 
 def _kind(folder: str, name: str) -> Kind:

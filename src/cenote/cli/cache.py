@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 import cenote
@@ -17,11 +19,12 @@ from cenote.cli.options import Json
 cache = typer.Typer(help="Show what the cache holds, or clear it.", invoke_without_command=True)
 
 _DAY = 86400
+_LISTED = 10  # models, those used last
 
 
 @cache.callback()
 def show(context: typer.Context, as_json: Json = False) -> None:
-    """Show what the cache holds: compiled kernels, compiled models, when they were last used."""
+    """Show what the cache holds: compiled kernels, compiled models (the last ten of them), when they were last used."""
     if context.invoked_subcommand is not None:
         return
     state, found = cenote.info().cache, cenote.cache_contents()
@@ -31,7 +34,13 @@ def show(context: typer.Context, as_json: Json = False) -> None:
                 "folder": state.folder,
                 "problem": state.problem,
                 "files": [
-                    {"kind": each.kind, "name": each.name, "bytes": each.nbytes, "used": each.used}
+                    {
+                        "kind": each.kind,
+                        "name": each.name,
+                        "bytes": each.nbytes,
+                        "used": each.used,
+                        "model": each.model,
+                    }
                     for each in found
                 ],
             }
@@ -48,8 +57,11 @@ def show(context: typer.Context, as_json: Json = False) -> None:
         table.add_column(column, justify=justify)  # type: ignore[arg-type]  # a literal
     for title, files in (("kernels", kernels), ("models", models), ("notes", notes)):
         table.add_row(title, str(len(files)), size(sum(each.nbytes for each in files)), _span(files))
-    for each in models:
-        table.add_row(f"  {each.name[:12]}", "", size(each.nbytes), _ago(each.used))
+    for each in models[:_LISTED]:
+        name = "/".join(Path(each.model).parts[-2:])  # with its folder: many models are model.onnx
+        table.add_row(f"  {escape(name) or each.name[:12]}", "", size(each.nbytes), _ago(each.used))
+    if len(models) > _LISTED:
+        table.add_row(f"  and {len(models) - _LISTED} more (--json lists all)")
     out().print(table)
     if state.bundled:
         say(f"in the package: {state.bundled} kernels, {size(state.bundled_bytes)}")

@@ -108,8 +108,9 @@ def show_messages(verbose: int) -> None:
 def seconds(value: float) -> str:
     """Return a duration as text with three digits, in the unit that fits."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if value >= scale:
-            return f"{value / scale:.3g} {unit}" if value / scale < 1000 else f"{value / scale:.0f} {unit}"
+        if value >= 0.9995 * scale:  # what three digits round up to the unit
+            shown = value / scale
+            return f"{shown:.3g} {unit}" if shown < 999.5 else f"{shown:.0f} {unit}"
     return f"{value * 1e6:.3g} µs"
 
 

@@ -29,7 +29,7 @@ def run(
     model: Annotated[
         Path | None,
         typer.Argument(
-            help="An ONNX file or a plan file. Without one: the model and pictures in the package.",
+            help="A model in any format, or a plan file. Without one: the model and pictures in the package.",
             metavar="MODEL",
         ),
     ] = None,

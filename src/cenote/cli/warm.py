@@ -17,7 +17,9 @@ from cenote.cli.shapes import Shapes, parse_shapes
 
 
 def warm(
-    models: Annotated[list[Path], typer.Argument(help="ONNX files.", metavar="MODEL...", show_default=False)],
+    models: Annotated[
+        list[Path], typer.Argument(help="Models in any format.", metavar="MODEL...", show_default=False)
+    ],
     given: InputGroup,
     options: cenote.LoadOptions,
     as_json: Json = False,

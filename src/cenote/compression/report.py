@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cenote.core.text import aligned
+from cenote.core.text import aligned, digits
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _lines(found: Compression) -> list[str]:
     before, after = found.before, found.after
     lines.append(
         f"file {_mb(before.file_bytes)} to {_mb(after.file_bytes)}, constants in memory "
-        f"{_mb(before.memory_bytes)} to {_mb(after.memory_bytes)}, {before.ms:.3g} ms to {after.ms:.3g} ms"
+        f"{_mb(before.memory_bytes)} to {_mb(after.memory_bytes)}, {digits(before.ms)} ms to {digits(after.ms)} ms"
     )
     of = "" if found.calibrated else " of random inputs: give real ones"
     lines.append(f"error {found.error:.1e} within {found.within:.1e}{of}")
@@ -85,11 +85,11 @@ def _row(change: LayerChange) -> tuple[str, ...]:
         f"{change.bytes_before / 1e3:.0f}",
         f"{change.bytes_after / 1e3:.0f}",
         "" if change.error is None else f"{change.error:.1e}",
-        "" if change.ms_before is None else f"{change.ms_before:.3g}",
-        "" if change.ms_after is None else f"{change.ms_after:.3g}",
+        "" if change.ms_before is None else f"{digits(change.ms_before)}",
+        "" if change.ms_after is None else f"{digits(change.ms_after)}",
         "kept" if change.kept else change.why,
     )
 
 
 def _mb(nbytes: int) -> str:
-    return f"{nbytes / 1e6:.3g} MB"
+    return f"{digits(nbytes / 1e6)} MB"

@@ -1,4 +1,4 @@
-"""Lists of names written as text, times, and tables."""
+"""Lists of names written as text, numbers, times, and tables."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from cenote.core.sizes import plain
 def split_words(*lines: str) -> tuple[str, ...]:
     """Return the words of all lines in order: `split_words("x y", "z")` is `("x", "y", "z")`."""
     return tuple(word for line in lines for word in line.split())
+
+
+def digits(value: float) -> str:
+    """Return a number with three digits, or all of its whole part: 0.123, 12.3, 1235."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def shown_seconds(seconds: float) -> str:

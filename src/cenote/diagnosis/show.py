@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from cenote.core.text import digits
 from cenote.diagnosis.tried import Tried
 from cenote.profile.data import Profile
 from cenote.profile.fields import Finding
@@ -37,7 +38,7 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
         low, middle, high = (milliseconds(max(0.0, each)) for each in finding.gain_ms)
         yield f"   would gain {middle} ({low} to {high})"
     if finding.measured_gain_ms is not None:
-        yield f"   tried: gains {finding.measured_gain_ms:.3g} ms"
+        yield f"   tried: gains {digits(finding.measured_gain_ms)} ms"
 
 
 def html_of(profile: Profile, treatments: Sequence[Tried]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cenote.core.text import digits
 from cenote.profile.fields import Treatment
 
 
@@ -23,7 +24,7 @@ class Tried:
     def __str__(self) -> str:
         if self.gain_ms is None and not self.difference:
             return f"not tried: {self.treatment}: {self.why}"
-        gain = "" if self.gain_ms is None else f", gain {self.gain_ms[1]:.3g} ms"
+        gain = "" if self.gain_ms is None else f", gain {digits(self.gain_ms[1])} ms"
         return f"tried: {self.treatment}: {'kept' if self.kept else 'left'} ({self.why}){gain}"
 
     def to_dict(self) -> dict[str, Any]:

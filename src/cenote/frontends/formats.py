@@ -19,6 +19,12 @@ from cenote.ops.user_operators import UserOperators
 
 _ONNX_GRAPH, _META_GRAPHS, _SAVER = 7, 2, 3
 _LAYERS = re.compile(rb'\s*\{\s*"format"\s*:\s*"cenote-layers"')
+# Zip archives begin with a file of these names; before, files began with a pickled number.
+_TORCH = re.compile(
+    rb"PK\x03\x04.{26}[^/]+/(data/|data\.pkl|\.format_version|\.data/|version|byteorder|archive_format|archive_version)"
+    rb"|\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19\.",
+    re.DOTALL,
+)
 # Number of a file's fields that are examined.
 _LOOKED_AT = 64
 _ALL = Ends()
@@ -186,10 +192,16 @@ def format_of_file(source: Any) -> Format | None:
 
 
 def format_of(source: ByteSource) -> Format:
-    """Return the format of a file; an unknown file is left to ONNX's front end to refuse."""
+    """Return the format of a file; an unknown file is left to ONNX's front end to refuse. Raises UnsupportedError for
+    files of PyTorch."""
     start = source.read(0, 64)
     if start[4:8] == b"TFL3":
         return "tflite"
+    if _TORCH.match(start):
+        raise UnsupportedError(
+            "this is a file of PyTorch (torch.save, torch.jit.save or torch.export.save); export the model with "
+            "torch.onnx.export (docs/from_torch.md)"
+        )
     if start.startswith((b"\x89HDF\r\n\x1a\n", b"PK\x03\x04")):
         return "keras"
     if is_graph_text(start):

@@ -102,8 +102,11 @@ def _parse(source: Any) -> tuple[Any, Contents, Path | None]:
         if not isinstance(content, bytes):
             raise ModelError("the file object gives text; open it in binary mode ('rb')")
         return (*_read(BytesSource(content)), None)
+    advice = (
+        "; export it with torch.onnx.export (docs/from_torch.md)" if hasattr(source, "state_dict") else ""
+    )
     raise ModelError(
-        f"a model is a path, bytes, a binary file object or an onnx.ModelProto, not {type(source)}"
+        f"a model is a path, bytes, a binary file object or an onnx.ModelProto, not {type(source)}{advice}"
     )
 
 

@@ -102,7 +102,7 @@ class CacheEntry:
             from cenote.plans.writer import write
 
         name, target = self._name(shapes), jit.host_target()
-        model = replace(model, source=replace(self.source, path=""))
+        model = replace(model, source=self.source)
         place = _plans().__enter__()
         if place is None:
             return None

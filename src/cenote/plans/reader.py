@@ -96,6 +96,14 @@ class PlanFile:
                 f"{where}: the plan file is damaged ({error!r:.100}); compile it again"
             ) from error
 
+    def named(self) -> str:
+        """Return the path of the model that it was made from, or its graph's name; "" where there is none."""
+        try:
+            header, _ = header_of(_mapped(self.handle))
+            return str(header["source"] or header["about"].get("graph_name", ""))
+        except (OSError, MemoryError, CenoteError, *MALFORMED):
+            return ""
+
     def recipe(self) -> Recipe | None:
         """Return what it was made from, and how; None where that is unknown or unreadable."""
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cenote.core.text import aligned
+from cenote.core.text import aligned, digits
 from cenote.profile.environment import Environment
 from cenote.profile.fields import ProfileFields, StepStats
 from cenote.profile.roofs import Roofs
@@ -75,7 +75,7 @@ def other_activity(environment: Environment, roofs: Roofs | None) -> Iterator[st
 
 def milliseconds(value: float) -> str:
     """Return a time with three digits, in ms or µs."""
-    return f"{value:.3g} ms" if value >= 0.1 else f"{value * 1e3:.3g} µs"
+    return f"{digits(value)} ms" if value >= 0.1 else f"{digits(value * 1e3)} µs"
 
 
 def _steps(profile: ProfileFields, top: int) -> Iterator[str]:

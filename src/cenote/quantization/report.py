@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cenote.core.text import aligned
+from cenote.core.text import aligned, digits
 from cenote.quantization.page import page
 from cenote.quantization.table import HEADS, LayerErrors, row
 
@@ -64,9 +64,11 @@ class QuantizationReport:
         lines.append(f"{self.metric}: {self.before:.5g} before, {self.after:.5g} after")
         if self.ms_before is not None and self.ms_after is not None:
             lines.append(
-                f"a call of {self.examples}: {self.ms_before:.3g} ms before, {self.ms_after:.3g} ms after"
+                f"a call of {self.examples}: {digits(self.ms_before)} ms before, {digits(self.ms_after)} ms after"
             )
-        sizes = " before, ".join(f"{size / 1e6:.3g} MB" for size in (self.weights_before, self.weights_after))
+        sizes = " before, ".join(
+            f"{digits(size / 1e6)} MB" for size in (self.weights_before, self.weights_after)
+        )
         lines.append(f"constants: {sizes} after")
         lines.append(f"{len(self.layers)} layers on bytes ({self.method}), written to {self.path}")
         return lines

@@ -26,7 +26,13 @@ def foreign(array: Any, declared: Declared) -> tuple[Array, Callable[[Array], An
             return taken(array, declared.form, declared.element), same
         if isinstance(array, _VALUES) and not isinstance(array, np.generic):  # np.float64 is a float
             return from_values(array, declared.dtype), same
-        return as_numpy(array)
+        made, back = as_numpy(array)
+        if type(array).__module__.partition(".")[0] == "torch" and made.dtype != declared.dtype:
+            name = declared.dtype.name
+            raise InputError(
+                f"is {made.dtype}, the model takes {declared}: convert it with x.to(torch.{name})"
+            )
+        return made, back
     except CenoteError as error:
         raise error.located(f"input '{declared.name}'") from None
 

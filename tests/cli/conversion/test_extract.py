@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -32,3 +33,11 @@ def test_what_cannot_be_pairs_of_files(tmp_path: Path, cenote_command: Command) 
     ended = cenote_command("extract", path, "-o", tmp_path / "files", "--values", "bat")
     assert ended.code == 1
     assert "norm" in ended.err
+
+
+def test_json_lists_the_files(tmp_path: Path, cenote_command: Command) -> None:
+    path = NETWORKS["plain"](tmp_path / "network.onnx")
+    found = json.loads(cenote_command("extract", path, "-o", tmp_path / "files", "--json").out)
+    sizes = {each.name: each.stat().st_size for each in (tmp_path / "files").iterdir()}
+    assert found["files"] == sizes
+    assert found["bytes"] == sum(sizes.values())

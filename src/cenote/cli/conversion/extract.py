@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 import cenote
-from cenote.cli.console import say, size, waiting
+from cenote.cli.console import say, say_json, size, waiting
+from cenote.cli.options import Json
 
 
 def extract(
@@ -29,9 +30,23 @@ def extract(
         Literal["safetensors", "npy", "bat"],
         typer.Option(help="bat: N_config.bat and N_values.bat, one value per line."),
     ] = "safetensors",
+    as_json: Json = False,
 ) -> None:
     """Write each layer's configuration (layers.json) and values, by the model's names; cenote loads the folder."""
     with waiting(f"reading {model.name}"):
         written = cenote.extract(model, output, layers=layer or (), values=values)
-    total = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
+    sizes = {
+        str(path.relative_to(output)): path.stat().st_size for path in output.rglob("*") if path.is_file()
+    }
+    total = sum(sizes.values())
+    if as_json:
+        say_json(
+            {
+                "written": str(written),
+                "folder": str(output),
+                "bytes": total,
+                "files": dict(sorted(sizes.items())),
+            }
+        )
+        return
     say(f"{written}: {size(total)} in {output}")

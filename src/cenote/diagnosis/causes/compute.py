@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cenote.core.text import digits
 from cenote.diagnosis.context import Context, certain, refused_for_type
 from cenote.diagnosis.gains import at_best, gain
 from cenote.profile.fields import Finding, StepStats, Treatment
@@ -63,11 +64,12 @@ def algorithm(context: Context) -> Finding | None:
     if not named or (tried := certain(context.gain_of(algorithms=named))) is None:
         return None
     first = steps[0]
+    least, own = (digits(ms) for ms in (min(rival.ms for rival in first.rivals), first.estimate_ms or 0.0))
     treatment = Treatment(algorithms=named)
     return context.finding(
         steps,
         f"{first.title} is computed by {first.algorithm}; {named[first.node]} is estimated at "
-        f"{min(rival.ms for rival in first.rivals):.3g} ms against {first.estimate_ms:.3g}, and a trial agrees",
+        f"{least} ms against {own}, and a trial agrees",
         0.95,
         str(treatment),
         tried.gain_ms,
@@ -88,8 +90,8 @@ def mischoice(context: Context) -> Finding | None:
     for step, rival in trials[: TRIED_DEEP if context.deep else TRIED]:
         if (tried := certain(context.gain_of(algorithms={step.node: rival}), WORTH_NAMING)) is not None:
             other = Treatment(algorithms={step.node: rival})
-            words = f"{step.title}, {step.algorithm}: {_own(step):.3g} ms estimated, {sum(step.busy_ms):.3g} taken; "
-            words += f"with {rival} the model is faster"
+            times = f"{digits(_own(step))} ms estimated, {digits(sum(step.busy_ms))} taken"
+            words = f"{step.title}, {step.algorithm}: {times}; with {rival} the model is faster"
             advice = f'{other}, or load with tune="full" once'
             findings.append(context.finding([step], words, 0.9, advice, tried.gain_ms, other))
     return max(findings, key=lambda each: each.gain_ms or (0, 0, 0), default=None)
@@ -188,7 +190,7 @@ def denormals(context: Context) -> Finding | None:
     met = f"{len(steps)} steps meet numbers below the smallest normal one; " if steps else ""
     return context.finding(
         steps,
-        f"{met}flushed to zero, a call takes {tried.after_ms:.3g} ms instead of {tried.before_ms:.3g}",
+        f"{met}flushed to zero, a call takes {digits(tried.after_ms)} ms instead of {digits(tried.before_ms)}",
         0.95,
         f"{flush} (numbers below 1.2e-38 become 0)",
         tried.gain_ms,

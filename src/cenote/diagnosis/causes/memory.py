@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cenote.core.text import digits
 from cenote.diagnosis.context import Context, certain
 from cenote.diagnosis.gains import at_best, gain
 from cenote.profile.fields import Finding, Treatment
@@ -104,7 +105,7 @@ def reorder(context: Context) -> Finding | None:
         return None
     return context.finding(
         steps,
-        f"{len(steps)} transposes, {sum(step.ms for step in steps):.3g} ms of {context.profile.wall_ms:.3g}",
+        f"{len(steps)} transposes, {digits(sum(step.ms for step in steps))} ms of {digits(context.profile.wall_ms)}",
         0.9,
         "in the model: export with one layout throughout, so that no transposes are left",
         gain(context.profile, {step.index: 0.0 for step in steps}, doubt=0.3),
@@ -142,7 +143,7 @@ def faults(context: Context) -> Finding | None:
     return context.finding(
         (),
         f"outputs are fresh memory, cleared page by page ({each:.0f} page faults a call): into memory that was touched "
-        f"before, a call takes {tried.after_ms:.3g} ms instead of {tried.before_ms:.3g}",
+        f"before, a call takes {digits(tried.after_ms)} ms instead of {digits(tried.before_ms)}",
         0.95,
         "hold fewer results, whose memory is used again when nobody does; ask for fewer or smaller outputs "
         "(`run(outputs=[…])`)",

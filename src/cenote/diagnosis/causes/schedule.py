@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cenote.core.text import digits
 from cenote.diagnosis.context import Context, certain, refused_for_type
 from cenote.diagnosis.gains import by_pieces, gain, lost_by_pieces
 from cenote.profile.fields import Finding, Treatment
@@ -54,8 +55,8 @@ def imbalance(context: Context) -> Finding | None:
     first = steps[0]
     return context.finding(
         steps,
-        f"{first.title}: {first.items} pieces; of {first.kernels_ms + first.waits_ms:.3g} ms the threads compute "
-        f"{first.kernels_ms:.3g} on average",
+        f"{first.title}: {first.items} pieces; of {digits(first.kernels_ms + first.waits_ms)} ms the threads compute "
+        f"{digits(first.kernels_ms)} on average",
         0.8,
         "in the model: batches or maps whose pieces divide evenly by the threads",
         (0.4 * saved, 0.8 * saved, 1.1 * saved),
@@ -94,8 +95,8 @@ def barrier(context: Context) -> Finding | None:
     groups = len({step.group for step in profile.steps})
     return context.finding(
         (),
-        f"{groups} meetings of {profile.threads} threads: {meeting:.3g} ms of waiting and meeting, "
-        f"{profile.accounts.kernels:.3g} of computing",
+        f"{groups} meetings of {profile.threads} threads: {digits(meeting)} ms of waiting and meeting, "
+        f"{digits(profile.accounts.kernels)} of computing",
         0.9,
         str(ONE_THREAD),
         tried.gain_ms,
@@ -161,7 +162,7 @@ def contention(context: Context) -> Finding | None:
     return context.finding(
         (),
         f"{taken:.0%} of the time the model's {profile.threads} threads, which serve one caller at a time, work for "
-        f"others; a call spends {lost:.3g} ms outside of them",
+        f"others; a call spends {digits(lost)} ms outside of them",
         0.7,
         f"{ONE_THREAD}: as many callers as cores then compute side by side",
         (0.0, min(idle, lost), min(3 * idle, lost)),

@@ -6,6 +6,7 @@ import numpy as np
 
 from cenote.codegen import cache
 from cenote.core import settings
+from cenote.core.text import digits
 from cenote.diagnosis.context import Context, certain
 from cenote.profile.fields import Finding, Treatment
 
@@ -70,7 +71,7 @@ def cold(context: Context) -> Finding | None:
         return None
     return context.finding(
         (),
-        f"a call that follows another takes {tried.after_ms:.3g} ms, not {tried.before_ms:.3g}: "
+        f"a call that follows another takes {digits(tried.after_ms)} ms, not {digits(tried.before_ms)}: "
         "weights and maps have left the caches in between",
         0.85,
         "none: calls in a row, or less memory swept in between",
@@ -88,7 +89,7 @@ def woken(context: Context) -> Finding | None:
     fewer = f"; {Treatment(threads=1)} where latency after pauses matters and the model is small"
     return context.finding(
         (),
-        f"the first call after a pause takes {tried.before_ms:.3g} ms, the next {tried.after_ms:.3g}: "
+        f"the first call after a pause takes {digits(tried.before_ms)} ms, the next {digits(tried.after_ms)}: "
         "threads have to be woken, and cores come back to their clock and caches",
         0.7,
         "calls in a row" + fewer * (context.profile.threads > 1),

@@ -15,6 +15,7 @@ import numpy as np
 
 from cenote.compiler.report import StepDescription
 from cenote.core.target import processor
+from cenote.core.text import digits
 from cenote.core.types import Array
 from cenote.core.version import __version__
 from cenote.functional.ways.explanation import Explanation, explain, function_of
@@ -96,7 +97,9 @@ class CallProfile:
             f"  median {milliseconds(self.median_ms)} (±{self.spread:.1%}, {self.calls} calls), "
             f"least {milliseconds(self.least_ms)}"
         )
-        rates = f"{self.operations_per_second / 1e9:.3g} Gop/s, {self.bytes_per_second / 1e9:.3g} GB/s"
+        rates = (
+            f"{digits(self.operations_per_second / 1e9)} Gop/s, {digits(self.bytes_per_second / 1e9)} GB/s"
+        )
         share = (
             "" if self.roof_share is None else f"; {self.roof_share:.0%} of the nearest roof ({self.bound})"
         )
