@@ -114,3 +114,62 @@ def test_folders_without_models(tmp_path: Path) -> None:
         Repository(tmp_path).load_all()
     with pytest.raises(cenote.ArgumentError, match="max_queue"):
         Repository(tmp_path, max_queue=0)
+
+
+def test_single_files_are_models_where_no_folder_has_their_name(tmp_path: Path) -> None:
+    save_times(tmp_path / "flat.onnx", 2)
+    save_times(tmp_path / "both.onnx", 3)
+    save_times(tmp_path / "both" / "model.onnx", 4)
+    plan = cenote.load(save_times(tmp_path / "planned.onnx", 5, rows=1))
+    plan.save(tmp_path / "planned.cenote", source=tmp_path / "planned.onnx")
+    (tmp_path / "readme.txt").write_text("no model")
+    repository = Repository(tmp_path, workers=1)
+    assert repository.names() == ["both", "flat", "planned"]
+    repository.load_all()
+    assert [first(repository, name) for name in repository.names()] == [4, 2, 5]
+    assert repository.find("planned").path.suffix == ".cenote"
+    repository.close()
+
+
+def test_a_folder_without_models_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(cenote.MissingFileError, match=r"holds no models: put one at .*NAME/model\.onnx"):
+        Repository(tmp_path, workers=1).load_all()
+
+
+def test_others_are_served_where_that_is_wanted(tmp_path: Path) -> None:
+    save_times(tmp_path / "good" / "model.onnx", 2)
+    for name in ("damaged", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "damaged" / "model.onnx").write_bytes(b"no model")
+    repository = Repository(tmp_path, workers=1)
+    with pytest.raises(cenote.ModelError, match="damaged"):
+        repository.load_all()
+    repository.load_all(keep_going=True)
+    states = {row["name"]: (row["state"], row["reason"]) for row in repository.index()}
+    assert states["good"] == ("READY", "")
+    assert states["damaged"][0] == states["empty"][0] == "UNAVAILABLE"
+    assert "holds no file" in states["empty"][1]
+    repository.close()
+
+
+def test_counts_go_on_when_a_model_is_replaced(tmp_path: Path) -> None:
+    save_times(tmp_path / "m" / "model.onnx", 2)
+    repository = Repository(tmp_path, workers=1)
+    repository.load("m")
+    stop, seen = threading.Event(), [0]
+
+    def watch() -> None:
+        while not stop.is_set():
+            seen.append(repository.counters()["m"].accepted)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for number in range(40):
+        first(repository, "m")
+        if number % 5 == 4:
+            repository.load("m")
+    stop.set()
+    watcher.join(60)
+    assert seen == sorted(seen), "a count fell"
+    repository.unload("m")
+    assert repository.counters()["m"].answered == 40

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.serving.clients import Client
 from tests.serving.models import save_times
 from tests.serving.processes import SECONDS, Server, running, until
 
@@ -27,32 +28,6 @@ if find_spec("kserve") is None or find_spec("tritonclient") is None:
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the client libraries
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 SCRIPT = str(Path(__file__).with_name("gated_server.py"))
-
-
-class Client:
-    """One of Triton's clients, and how its errors say what happened."""
-
-    def __init__(self, protocol: str, server: Server) -> None:
-        if protocol == "http":
-            import tritonclient.http as module
-        else:
-            import tritonclient.grpc as module
-        self.module = module
-        self.protocol = protocol
-        port = server.http if protocol == "http" else server.grpc
-        self.triton = module.InferenceServerClient(f"127.0.0.1:{port}")
-
-    def infer(self, model: str, x: Any, name: str = "x", datatype: str = "FP32", **options: Any) -> Any:
-        given = self.module.InferInput(name, list(x.shape), datatype)
-        given.set_data_from_numpy(x)
-        return self.triton.infer(model, [given], **options).as_numpy("y")
-
-    def refused(self, http: str, grpc: str) -> Any:
-        """Expects an error with the status of this protocol."""
-        from tritonclient.utils import InferenceServerException
-
-        status = http if self.protocol == "http" else f"StatusCode.{grpc}"
-        return pytest.raises(InferenceServerException, match=rf"(?s)\[{status}\]")
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +206,7 @@ def test_compressed_bodies_are_refused_by_name(server: Server) -> None:
     )
 
 
-@pytest.mark.parametrize("path", ["v2/models/double/config", "v2/nothing"])
+@pytest.mark.parametrize("path", ["v2/models/double/trace", "v2/nothing"])
 def test_addresses_that_are_not_there(server: Server, path: str) -> None:
     assert server.post(path, b"{}") in ((404, {"error": "Not Found"}), (405, {"error": "Method Not Allowed"}))
 

@@ -27,7 +27,8 @@ from cenote.cli.insight.profile import profile
 from cenote.cli.inspect import inspect
 from cenote.cli.options import grouped
 from cenote.cli.run import run
-from cenote.cli.serve import serve
+from cenote.cli.serving.health import health
+from cenote.cli.serving.serve import serve
 from cenote.cli.tile import tile
 from cenote.cli.verify import verify
 from cenote.cli.warm import warm
@@ -60,6 +61,7 @@ for command in (
 app.command("compile")(grouped(compile_model))
 app.command("check-operator")(check_operator)
 app.add_typer(cache, name="cache")
+app.command()(health)
 app.command()(info)
 
 

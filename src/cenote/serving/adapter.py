@@ -6,8 +6,9 @@ This module is imported when a server starts: kserve is an optional dependency, 
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import kserve
@@ -18,15 +19,38 @@ from kserve.protocol.dataplane import DataPlane
 from kserve.protocol.infer_type import InferInput, InferOutput, InferRequest, InferResponse, RequestedOutput
 from kserve.protocol.model_repository_extension import ModelRepositoryExtension
 from kserve.utils.numpy_codec import from_np_dtype
+from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from cenote.core.errors import CapacityError, CenoteError, MissingFileError, UnavailableError, shown
 from cenote.core.version import __version__
 from cenote.serving.repository import Repository, Served
+from cenote.serving.statistics import configuration, statistics
 from cenote.serving.tensors import array_of, described
 
 _LENGTH = "inference-header-content-length"
 _NOT_THERE = ("classification", "shared_memory_region")
+# Parameters of requests that would change what is done, by what to do instead.
+_REFUSED = {
+    "timeout": "give the client a time limit; --max-queue bounds the waiting",
+    "priority": "requests are answered in the order of their arrival",
+    "sequence_id": "models keep no state between requests",
+}
+_SECONDS = (
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+)  # of the histogram's buckets
 
 
 class Unavailable(ServerNotReady):  # type: ignore[misc]
@@ -57,12 +81,20 @@ def not_loaded(name: str, version: str = "") -> str:
     )
 
 
+def refusal_of_parameters(names: Sequence[str]) -> str:
+    """Return the message for parameters of a request to load."""
+    return (
+        f"loading takes no parameters ({', '.join(map(shown, names))}): a model is loaded from the server's folder, "
+        "with the server's options"
+    )
+
+
 class CenoteModel(kserve.Model):  # type: ignore[misc]
     """A model of a repository, by name: the model that answers may be replaced while it is served."""
 
-    def __init__(self, name: str, repository: Repository) -> None:
+    def __init__(self, name: str, repository: Repository, latency: Histogram) -> None:
         super().__init__(name)
-        self.repository = repository
+        self.repository, self.latency = repository, latency
         self.ready = True
 
     @property
@@ -79,6 +111,10 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
         served = self._served
         if payload.model_version not in (None, "", served.found.version):
             raise NotFoundError(not_loaded(self.name, payload.model_version))
+        for name, advice in _REFUSED.items():
+            if (payload.parameters or {}).get(name):
+                raise InvalidInput(f"the parameter {name} is not supported: {advice}")
+        start = time.perf_counter()
         try:
             arrays = {}
             for each in payload.inputs:
@@ -89,6 +125,7 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
             outputs = await asyncio.wrap_future(self.repository.submit(self.name, arrays))
         except CenoteError as error:
             raise refused(error) from error
+        self.latency.labels(self.name).observe(time.perf_counter() - start)
         return _response(payload, served.found.version, outputs)
 
     def get_input_types(self) -> list[dict[str, Any]]:
@@ -142,14 +179,21 @@ class Registry(kserve.ModelRepository):  # type: ignore[misc]
     def __init__(self, repository: Repository) -> None:
         super().__init__(str(repository.folder))
         self.repository = repository
+        self.latency = Histogram(
+            "cenote_request_seconds",
+            "time from a request's tensors to its outputs, of requests that got outputs",
+            ["model"],
+            buckets=_SECONDS,
+            registry=None,
+        )
 
     def get_model(self, name: str) -> CenoteModel | None:
         """Return the model, if it is loaded."""
-        return CenoteModel(name, self.repository) if self.repository.get(name) else None
+        return CenoteModel(name, self.repository, self.latency) if self.repository.get(name) else None
 
     def get_models(self) -> dict[str, CenoteModel]:
         """Return all loaded models."""
-        return {name: CenoteModel(name, self.repository) for name in self.repository.loaded()}
+        return {name: CenoteModel(name, self.repository, self.latency) for name in self.repository.loaded()}
 
 
 class Plane(DataPlane):  # type: ignore[misc]
@@ -164,6 +208,21 @@ class Plane(DataPlane):  # type: ignore[misc]
         """Return the loaded model of this name, and of this version if one is named."""
         served: Served | None = self._model_registry.repository.get(name)
         return served if served is not None and version in ("", served.found.version) else None
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the server's name, version and extensions."""
+        found = super().metadata()
+        return {**found, "extensions": [*found.get("extensions", ()), "statistics", "model_configuration"]}
+
+    def statistics(self, name: str = "") -> dict[str, Any]:
+        """Return the counts and times of one loaded model, or of all."""
+        if name:
+            self.get_model_from_registry(name)
+        return statistics(self._model_registry.repository, name)
+
+    def configuration(self, name: str) -> dict[str, Any]:
+        """Return a loaded model's configuration."""
+        return configuration(self.get_model_from_registry(name)._served)
 
     async def ready(self) -> bool:
         """Return False while the server shuts down, so that load balancers send requests elsewhere."""
@@ -257,25 +316,26 @@ class Extension(ModelRepositoryExtension):  # type: ignore[misc]
 
 
 class Metrics:
-    """The counters of all models, collected whenever Prometheus asks."""
+    """The counters of all models, collected whenever Prometheus asks. They go on when a model is loaded again."""
 
-    def __init__(self, repository: Repository) -> None:
-        self.repository = repository
+    def __init__(self, registry: Registry) -> None:
+        self.repository, self.latency = registry.repository, registry.latency
 
     def collect(self) -> Iterator[Any]:
         """Yield one family for each counter, with one sample for each model."""
-        batchers = {name: served.batcher for name, served in self.repository.loaded().items()}
         waiting = GaugeMetricFamily(
             "cenote_waiting_requests", "requests that wait for a worker", labels=["model"]
         )
-        for name, batcher in batchers.items():
-            waiting.add_metric([name], batcher.waiting)
+        for name, served in self.repository.loaded().items():
+            waiting.add_metric([name], served.batcher.waiting)
         yield waiting
+        counters = self.repository.counters()
         for field, meaning in _MEANINGS.items():
             family = CounterMetricFamily(f"cenote_{field}", meaning, labels=["model"])
-            for name, batcher in batchers.items():
-                family.add_metric([name], getattr(batcher.counters, field))
+            for name, counts in counters.items():
+                family.add_metric([name], getattr(counts, field))
             yield family
+        yield from self.latency.collect()
 
 
 _MEANINGS = {

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self
 
 from cenote.core.errors import ArgumentError, UnavailableError, refusals, shown
@@ -47,6 +47,9 @@ class Counters:
     split: int = 0
     waited_seconds: float = 0.0
     computed_seconds: float = 0.0
+
+    def __add__(self, other: Counters) -> Counters:
+        return Counters(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 class Batcher:
@@ -89,7 +92,7 @@ class Batcher:
             raise ArgumentError(f"max_delay: {shown(max_delay)} is no number of seconds from 0 to 3600")
         if max_batch > 1 and (problem := why_alone(model.inputs)):
             raise ArgumentError(f"max_batch: {problem}; it must be 1")
-        self.model = model
+        self.model, self.max_batch, self.workers = model, max_batch, workers
         self._signature = Signature(model.inputs)
         self._joins = max_batch > 1
         self._process = os.getpid()

@@ -7,23 +7,30 @@ import contextlib
 import logging
 import signal
 import socket
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 # The application that the routes are registered in.
 import kserve.model_server
+import orjson
 import uvicorn
 from fastapi.exceptions import RequestValidationError
 from kserve.errors import InvalidInput, ModelNotFound, ServerNotReady
 from kserve.protocol.rest.server import RESTServer
 from prometheus_client import REGISTRY
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from cenote.core.errors import shown
-from cenote.serving.adapter import Extension, Metrics, Plane, Registry, not_loaded
+from cenote.serving.adapter import Extension, Metrics, Plane, Registry, not_loaded, refusal_of_parameters
 from cenote.serving.repository import Repository
 from cenote.serving.rpc import grpc_server
+
+_access = logging.getLogger("cenote.serving.access")
 
 
 class _Server(uvicorn.Server):  # type: ignore[misc]
@@ -50,13 +57,57 @@ class _Rest(RESTServer):  # type: ignore[misc]
         )
 
     def _register_endpoints(self, app: Any) -> None:
-        super()._register_endpoints(app)
+        plane: Plane = self.dataplane
+
+        async def load(model_name: str, request: Request) -> Any:
+            _check_parameters(await request.body())
+            return await self.model_repository_extension.load(model_name)
 
         async def index() -> list[dict[str, str]]:
             found: list[dict[str, str]] = await self.model_repository_extension.index()
             return found
 
+        async def stats(model_name: str = "") -> dict[str, Any]:
+            return plane.statistics(model_name)
+
+        async def config(model_name: str) -> dict[str, Any]:
+            return plane.configuration(model_name)
+
+        # Before kserve's own: its load ignores the body, and its metadata would take "stats" for a model.
+        app.add_api_route("/v2/repository/models/{model_name}/load", load, methods=["POST"])
         app.add_api_route("/v2/repository/index", index, methods=["POST"])
+        app.add_api_route("/v2/models/stats", stats, methods=["GET"])
+        app.add_api_route("/v2/models/{model_name}/stats", stats, methods=["GET"])
+        app.add_api_route("/v2/models/{model_name}/config", config, methods=["GET"])
+        super()._register_endpoints(app)
+
+
+def _check_parameters(body: bytes) -> None:
+    """Refuse the parameters of a request to load, by name: files and options are those of the server."""
+    try:
+        words = orjson.loads(body) if body.strip() else {}
+        parameters = words.get("parameters") or {}
+        names = [str(name) for name in parameters]
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InvalidInput(f"the request is malformed: {error}") from error
+    if names:
+        raise InvalidInput(refusal_of_parameters(names))
+
+
+def _logged(scope: Scope, send: Send) -> Any:
+    """Return a `send` that logs the request when its answer begins."""
+    start = time.perf_counter()
+    client = (scope.get("client") or ("?",))[0]
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            took = 1e3 * (time.perf_counter() - start)
+            _access.info(
+                "%s %s %s %d %.1f ms", client, scope["method"], scope["path"], message["status"], took
+            )
+        await send(message)
+
+    return sending
 
 
 def _told(problem: str, status: int) -> JSONResponse:
@@ -75,7 +126,7 @@ class _Front:
     def __init__(self, app: Any, plane: Plane, max_request: int) -> None:
         self.app, self.plane, self.max_request = app, plane, max_request
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         words = scope.get("path", "").split("/")
         if words[1:3] == ["v2", "models"] and words[4:5] == ["versions"] and len(words) > 5:
             if self.plane.served(words[3], words[5]) is None:
@@ -88,6 +139,8 @@ class _Front:
         if int(headers.get(b"content-length", 0)) > self.max_request:
             await _told(self._too_large(), 413)(scope, receive, send)
             return
+        if _access.isEnabledFor(logging.INFO) and scope["type"] == "http":
+            send = _logged(scope, send)
         coding = headers.get(b"content-encoding", b"identity").decode("latin-1")
         if coding.lower() not in ("", "identity"):
             problem = f"Content-Encoding: {shown(coding)} is not supported; send the body as it is"
@@ -98,7 +151,7 @@ class _Front:
             scope = {**scope, "headers": list(headers.items())}
         await self.app(scope, self._counted(receive), send)
 
-    def _counted(self, receive: Any) -> Any:
+    def _counted(self, receive: Receive) -> Any:
         """Return a `receive` that refuses a body sent in pieces (chunked) once it is too large."""
         taken = 0
 
@@ -124,7 +177,7 @@ def _quiet(record: logging.LogRecord) -> bool:
 
 
 async def _until_signal(
-    repository: Repository,
+    registry: Registry,
     host: str,
     http: socket.socket,
     grpc_port: int,
@@ -132,7 +185,6 @@ async def _until_signal(
     grace: float,
     started: Any,
 ) -> None:
-    registry = Registry(repository)
     plane, extension = Plane(registry), Extension(registry)
     rest = _Rest(f"{kserve.model_server.__name__}:app", plane, extension, 0, grace_period=int(grace))
     rest.max_request = max_request
@@ -160,7 +212,7 @@ async def _until_signal(
     web.should_exit = plane.draining = True
     ending.cancel()
     await asyncio.gather(serving, remote.stop(grace))
-    await asyncio.to_thread(repository.close)
+    await asyncio.to_thread(registry.repository.close)
 
 
 def run(
@@ -174,7 +226,10 @@ def run(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then answer what was accepted, at most `grace` seconds long."""
     logging.getLogger("kserve").addFilter(_quiet)
-    metrics = Metrics(repository)
+    # A notice of FastAPI's to kserve's authors, which every server would print at its first request.
+    warnings.filterwarnings("ignore", "ORJSONResponse is deprecated")
+    registry = Registry(repository)
+    metrics = Metrics(registry)
     REGISTRY.register(metrics)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -186,7 +241,7 @@ def run(
                 http.bind((host, http_port))
             except OSError as error:
                 raise OSError(f"port {http_port} of {host} cannot be opened: {error.strerror}") from error
-            asyncio.run(_until_signal(repository, host, http, grpc_port, max_request, grace, started))
+            asyncio.run(_until_signal(registry, host, http, grpc_port, max_request, grace, started))
     finally:
         REGISTRY.unregister(metrics)
         logging.getLogger("kserve").removeFilter(_quiet)

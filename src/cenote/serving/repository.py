@@ -1,10 +1,11 @@
-"""Folders of models, in Triton's layout: FOLDER/NAME/model.onnx, or FOLDER/NAME/VERSION/model.onnx."""
+"""Folders of models, in Triton's layout: FOLDER/NAME/model.onnx, or FOLDER/NAME/VERSION/model.onnx; single files."""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from cenote.core.types import Array
 from cenote.models.loading import load as load_model
 from cenote.models.model import Model
 from cenote.runtime.threads import resolve_threads
-from cenote.serving.batcher import Batcher, ServableModel, why_alone
+from cenote.serving.batcher import Batcher, Counters, ServableModel, why_alone
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ class Repository:
     """The models of a folder, by name: loaded models answer requests.
 
     folder: holds a folder for each model. In it lies `model` with one of SUFFIXES, or folders named by numbers that
-        hold one: the largest number is served. Of several files, the first of SUFFIXES is taken (a plan).
+        hold one: the largest number is served. Of several files, the first of SUFFIXES is taken (a plan). A file
+        NAME.onnx (or with another of SUFFIXES) is a model, too, where there is no folder NAME.
     workers: threads for each model, by default one per physical core that this process may use. Each runs whole
         requests on one thread; all of them run one set of weights.
     max_batch, max_delay, max_queue: those of `Batcher`. A model whose first axis is fixed gets max_batch=1.
@@ -85,6 +87,10 @@ class Repository:
         # Numbers out of range raise their error now.
         Batcher(_Nothing(), **self._options).close()
         self._served: dict[str, Served] = {}
+        # Of models that were replaced or unloaded: counts, and Batchers that still answer.
+        self._before: dict[str, Counters] = {}
+        self._ending: list[Served] = []
+        self._counting = threading.Lock()
         self._problems: dict[str, str] = {}
         # One load or unload at a time; requests never take it.
         self._lock = threading.Lock()
@@ -93,18 +99,32 @@ class Repository:
 
     def names(self) -> list[str]:
         """Return the names of the models in the folder, loaded or not."""
-        with os.scandir(self.folder) as entries:
-            return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+        return sorted(self._places())
+
+    def _places(self) -> dict[str, Path]:
+        """Return the folders of models, and the models that lie in the repository themselves, by name."""
+        entries = [path for path in self.folder.iterdir() if not path.name.startswith(".")]
+        places = {
+            path.stem: path
+            for suffix in reversed(SUFFIXES)
+            for path in entries
+            if path.suffix == suffix and (path.is_file() or suffix == ".savedmodel")
+        }
+        return places | {
+            path.name: path for path in entries if path.is_dir() and path.suffix != ".savedmodel"
+        }
 
     def find(self, name: str) -> Found:
         """Return the place of a model. Raises MissingFileError for a name that is none of `names`, ModelError where
         its folder holds no model."""
-        names = self.names()
+        places = self._places()
         # A name from a client is compared only, never made part of a path.
-        if name not in names:
-            there = ", ".join(names) or "none"
+        if name not in places:
+            there = ", ".join(sorted(places)) or "none"
             raise MissingFileError(f"there is no model '{name}' in the repository; there are: {there}", name)
-        folder = self.folder / name
+        folder = places[name]
+        if folder.suffix in SUFFIXES and folder.stem == name:
+            return Found(name, "1", folder)
         versions = sorted(
             (entry for entry in folder.iterdir() if _is_version(entry.name) and entry.is_dir()),
             key=lambda entry: int(entry.name),
@@ -149,25 +169,62 @@ class Repository:
         Raises the errors of `find` and of the load; the former model then stays.
         """
         with self._lock:
-            found = self.find(name)
+            start = time.perf_counter()
             try:
-                model = self._load(found.path)
-                served = Served(found, self._batcher(name, model))
+                served = self._made(name)
             except CenoteError as error:
-                located = error.located(f"model '{name}'")
-                self._problems[name] = str(located)
-                raise located from error
+                if name in self.names():
+                    self._problems[name] = str(error)
+                _log.warning("%s: not loaded: %s", name, error)
+                raise
             self._problems.pop(name, None)
-            former, self._served[name] = self._served.get(name), served
-            _log.info("%s: version %s is served", name, found.version)
+            former = self._replace(name, served)
+            done, took = "loaded" if former is None else "reloaded", time.perf_counter() - start
+            _log.info("%s: version %s %s in %.2f s", name, served.found.version, done, took)
             if former is not None:
-                former.close()
+                self._end(former)
             return served
 
-    def load_all(self) -> None:
-        """Load every model in the folder. Raises the error of the first that cannot be loaded."""
-        for name in self.names():
-            self.load(name)
+    def _made(self, name: str) -> Served:
+        found = self.find(name)
+        try:
+            return Served(found, self._batcher(name, self._load(found.path)))
+        except CenoteError as error:
+            raise error.located(f"model '{name}'") from error
+
+    def _replace(self, name: str, served: Served | None) -> Served | None:
+        """Put a model in the place of the former one, which is returned, and ends."""
+        with self._counting:
+            former = self._served.pop(name, None)
+            if served is not None:
+                self._served[name] = served
+            if former is not None:
+                self._ending.append(former)
+            return former
+
+    def _end(self, former: Served) -> None:
+        former.close()
+        with self._counting:
+            name = former.found.name
+            self._ending.remove(former)
+            self._before[name] = self._before.get(name, Counters()) + former.batcher.counters
+
+    def load_all(self, keep_going: bool = False) -> None:
+        """Load every model in the folder. Raises MissingFileError where it holds none, and the error of the first that
+        cannot be loaded, once all have been tried; with `keep_going` only where none can."""
+        names, errors = self.names(), list[CenoteError]()
+        if not names:
+            raise MissingFileError(
+                f"{self.folder} holds no models: put one at {self.folder / 'NAME' / 'model.onnx'}, or as NAME.onnx",
+                os.fspath(self.folder),
+            )
+        for name in names:
+            try:
+                self.load(name)
+            except CenoteError as error:
+                errors.append(error)
+        if errors and not (keep_going and self._served):
+            raise errors[0]
 
     def unload(self, name: str) -> None:
         """Take no more requests to a model, answer the accepted ones, and free it.
@@ -175,15 +232,25 @@ class Repository:
         Raises MissingFileError where it is not loaded.
         """
         with self._lock:
-            served = self._served.pop(name, None)
+            served = self._replace(name, None)
             if served is None:
                 raise MissingFileError(f"model '{name}' is not loaded", name)
-            served.close()
+            self._end(served)
+            _log.info("%s: unloaded", name)
 
     def close(self) -> None:
         """Unload all models: every accepted request is answered."""
         for name in list(self._served):
             self.unload(name)
+
+    def counters(self) -> dict[str, Counters]:
+        """Return the counts of the work of each model that is or was loaded, over all loads of it: none ever falls."""
+        with self._counting:
+            counts = dict(self._before)
+            for served in (*self._ending, *self._served.values()):
+                name = served.found.name
+                counts[name] = counts.get(name, Counters()) + served.batcher.counters
+        return counts
 
     def submit(self, name: str, inputs: Mapping[str, Any]) -> Future[dict[str, Array]]:
         """Submit inputs to a model by name, as `Batcher.submit`. Raises UnavailableError also for a model that is not

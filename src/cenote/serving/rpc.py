@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
+import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +17,11 @@ from kserve.protocol.grpc import grpc_predict_v2_pb2 as messages
 from kserve.protocol.grpc.interceptors import ExceptionToStatusInterceptor
 from kserve.protocol.grpc.servicer import InferenceServicer
 
-from cenote.serving.adapter import Extension, NotFoundError, Plane, not_loaded
+from cenote.serving.adapter import Extension, NotFoundError, Plane, not_loaded, refusal_of_parameters
+from cenote.serving.wire import Fields, configuration_fields, encoded, index_fields, statistics_fields
 
 _SERVICE = "GRPCInferenceService"
+_access = logging.getLogger("cenote.serving.access")
 
 
 def grpc_server(
@@ -33,7 +39,14 @@ def grpc_server(
     servicer = _Servicer(plane, extension)
     service = messages.DESCRIPTOR.services_by_name[_SERVICE]
     handlers = {method.name: _handler(servicer, method) for method in service.methods}
-    handlers["RepositoryIndex"] = grpc.unary_unary_rpc_method_handler(_index_of(extension))
+    handlers["ModelStreamInfer"] = grpc.stream_stream_rpc_method_handler(_no_streams)
+
+    async def index(_: str) -> Fields:
+        return index_fields(await extension.index())
+
+    handlers["RepositoryIndex"] = _answering(index)
+    handlers["ModelStatistics"] = _answering(lambda name: statistics_fields(plane.statistics(name)))
+    handlers["ModelConfig"] = _answering(lambda name: configuration_fields(plane.configuration(name)))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
     address = f"[{host}]" if ":" in host else host
     try:
@@ -58,6 +71,14 @@ class _Servicer(InferenceServicer):  # type: ignore[misc]
         return messages.ModelMetadataResponse(**await self._data_plane.model_metadata(request.name))
 
 
+async def _no_streams(requests: object, context: grpc.aio.ServicerContext) -> None:
+    """Refuse the call of models that answer more than once."""
+    await context.abort(
+        grpc.StatusCode.UNIMPLEMENTED,
+        "ModelStreamInfer is not supported: a model answers a request once; use ModelInfer",
+    )
+
+
 def _handler(servicer: InferenceServicer, method: Any) -> Any:
     request = getattr(messages, method.input_type.name)
     response = getattr(messages, method.output_type.name)
@@ -65,12 +86,20 @@ def _handler(servicer: InferenceServicer, method: Any) -> Any:
     answer = getattr(servicer, method.name)
 
     async def called(content: bytes, context: Any) -> Any:
+        start = time.perf_counter()
         try:
             message = read(content)
         except (DecodeError, UnicodeDecodeError) as error:
             # gRPC's own answer would be UNKNOWN, with a traceback.
             raise InvalidInput(f"the message is malformed: {error}") from error
-        return await answer(message, context)
+        try:
+            return await answer(message, context)
+        finally:
+            if _access.isEnabledFor(logging.INFO):
+                name = getattr(message, "model_name", "") or getattr(message, "name", "")
+                failed = " failed" if sys.exception() else ""
+                took = 1e3 * (time.perf_counter() - start)
+                _access.info("%s gRPC %s %s%s %.1f ms", context.peer(), method.name, name, failed, took)
 
     return grpc.unary_unary_rpc_method_handler(called, response_serializer=response.SerializeToString)
 
@@ -84,30 +113,31 @@ def _with_name(kind: Any) -> Callable[[bytes], Any]:
         for unknown in UnknownFieldSet(message):
             if unknown.field_number == 2 and isinstance(unknown.data, bytes):
                 message.model_name = unknown.data.decode()
+            # Parameters: an entry of a map is a message whose field 1 is the name.
+            if unknown.field_number == 3 and kind is messages.RepositoryModelLoadRequest:
+                raise InvalidInput(refusal_of_parameters([_key(unknown.data)]))
         return message
 
     return read
 
 
-def _index_of(extension: Extension) -> Callable[[bytes, Any], Any]:
-    """Return the call RepositoryIndex of Triton's protocol, whose messages kserve lacks; they consist of strings
-    alone."""
-
-    async def index(request: bytes, context: Any) -> bytes:
-        rows = await extension.index()
-        fields = ("name", "version", "state", "reason")
-        packed = (
-            b"".join(_field(i + 1, row[name].encode()) for i, name in enumerate(fields)) for row in rows
-        )
-        return b"".join(_field(1, row) for row in packed)
-
-    return index
+def _key(entry: object) -> str:
+    """Return the name in an entry of a map from names: its field 1."""
+    if not isinstance(entry, bytes) or entry[:1] != b"\n" or len(entry) < 2:
+        return "?"
+    return entry[2 : 2 + entry[1]].decode(errors="replace")
 
 
-def _field(number: int, content: bytes) -> bytes:
-    """Encode a field of protobuf: its number and kind, its length in groups of seven bits, its bytes."""
-    length, left = bytearray(), len(content)
-    while left > 127:
-        length.append(left % 128 + 128)
-        left //= 128
-    return bytes([number << 3 | 2, *length, left]) + content
+def _answering(make: Callable[[str], Any]) -> Any:
+    """Return the handler of a call whose messages kserve lacks: requests have a model's name in field 1, if they have
+    one, as those for metadata; `make` returns the fields of the answer, or their coroutine."""
+
+    async def called(content: bytes, context: Any) -> bytes:
+        try:
+            name = messages.ModelMetadataRequest.FromString(content).name
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"the message is malformed: {error}") from error
+        found = make(name)
+        return encoded(await found if inspect.isawaitable(found) else found)
+
+    return grpc.unary_unary_rpc_method_handler(called)

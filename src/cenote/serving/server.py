@@ -31,6 +31,8 @@ def serve(
     max_request: int = LARGEST_REQUEST,
     grace: float = 30.0,
     load: Callable[[Path], ServableModel] | None = None,
+    keep_going: bool = False,
+    loaded: Callable[[list[dict[str, str]]], None] = lambda rows: None,
     started: Callable[[int, int], None] = lambda http, grpc: None,
 ) -> None:
     """Serve the models of a folder (`Repository`) until SIGTERM or SIGINT. Call it in the main thread.
@@ -40,11 +42,14 @@ def serve(
     workers, max_batch, max_delay, max_queue, load: those of `Repository`.
     max_request: bytes of a request's body, at most 2 GiB - 1; larger ones get 413 (gRPC:
         RESOURCE_EXHAUSTED).
+    keep_going: serve the models that can be loaded where others cannot; by default the server ends then.
+    loaded: called with the rows of `Repository.index` when every model has been tried, before `started`.
     grace: seconds that a request may still take after the signal. New requests are refused then; a second signal ends
         the waiting.
 
     Raises UnsupportedError where kserve is not installed, ArgumentError for numbers out of range, the error of the
-    first model that cannot be loaded, OSError for a port that cannot be opened.
+    first model that cannot be loaded, MissingFileError for a folder without models, OSError for a port
+    that cannot be opened.
     """
     for name, port in (("http_port", http_port), ("grpc_port", grpc_port)):
         if not 0 <= port <= 65535:
@@ -55,7 +60,10 @@ def serve(
     options = {"workers": workers, "max_batch": max_batch, "max_delay": max_delay, "max_queue": max_queue}
     repository = Repository(folder, load=load, **options)  # type: ignore[arg-type]
     try:
-        repository.load_all()
+        try:
+            repository.load_all(keep_going)
+        finally:
+            loaded(repository.index())
         network.run(repository, host, http_port, grpc_port, max_request, grace, started)
     finally:
         repository.close()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
 import cenote
-from cenote.cli.console import say
+from cenote.cli.console import err, say
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,11 @@ def serve(
     grpc_port: Annotated[
         int, typer.Option("--grpc-port", min=0, max=65535, help="0: the system chooses.")
     ] = 8081,
+    keep_going: Annotated[
+        bool,
+        typer.Option("--keep-going", help="Serve the other models where one cannot be loaded at the start."),
+    ] = False,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Log a line for each request.")] = False,
 ) -> None:
     """Serve the models of a folder over HTTP and gRPC, by the Open Inference Protocol (KServe v2, Triton).
 
@@ -69,6 +78,9 @@ def serve(
     Ends at SIGTERM or Ctrl-C, when what it has accepted is answered. Needs pip install 'cenote\\[kserve]'.
     """
     options = options.changed(threads=options.threads or 1)
+    # A line for each load, reload and failure; one for each request where that is wanted.
+    logging.getLogger("cenote.serving").setLevel(logging.INFO)
+    logging.getLogger("cenote.serving.access").setLevel(logging.INFO if access_log else logging.WARNING)
     cenote.serving.serve(
         folder,
         host=host,
@@ -76,5 +88,17 @@ def serve(
         grpc_port=grpc_port,
         **dataclasses.asdict(requests),
         load=lambda path: cenote.load_with(path, options),
+        keep_going=keep_going,
+        loaded=_tell,
         started=lambda http, grpc: say(f"serving {folder}: http://{host}:{http}, gRPC {host}:{grpc}"),
     )
+
+
+def _tell(rows: Sequence[dict[str, str]]) -> None:
+    """Print the models of the folder with their state, on standard error."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("model", "version", "state", "reason"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(row[column]) for column in ("name", "version", "state", "reason")))
+    err().print(table)
