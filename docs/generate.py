@@ -190,6 +190,26 @@ def options_page() -> str:
     return "\n".join([before + start, *lines, "<!-- end -->"]) + after
 
 
+def formats_page() -> str:
+    """The page about TensorFlow and Keras, with the table of what is read of each format."""
+    from cenote.frontends.keras.layers import LAYERS
+    from cenote.frontends.tensorflow.operators import OPERATORS
+    from cenote.frontends.tflite.operators import OPERATORS as LITE
+
+    read = {
+        "Keras (.keras, .h5), layers": LAYERS,
+        "TensorFlow (graphs, SavedModel), operators": OPERATORS,
+        "TensorFlow Lite, operators": LITE,
+    }
+    lines = ["| format | number | names |", "|---|---:|---|"]
+    for name, table in read.items():
+        lines.append(
+            f"| {name} | {len(table)} | {' '.join(f'`{each}`' for each in sorted(map(str, table)))} |"
+        )
+    before, table, after = OPTIONS.split((DOCS / "from_tensorflow.md").read_text(encoding="utf-8"))
+    return "\n".join([before + table.splitlines()[0], *lines, "<!-- end -->"]) + after
+
+
 def stability_page() -> str:
     """The promise, and the list of public names."""
     return _page_of("public_names")
@@ -209,6 +229,7 @@ PAGES = {
     "convolution_algorithms.md": convolutions_page,
     "choices.md": choices_page,
     "using_models.md": options_page,
+    "from_tensorflow.md": formats_page,
     "public_names.txt": public_names,
     "stability.md": stability_page,
 }

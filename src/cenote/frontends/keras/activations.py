@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.builder import GraphBuilder
-from cenote.frontends.keras.layer import Decode, LayerCall
+from cenote.frontends.keras.layer import Decode, KerasValue, LayerCall
 from cenote.frontends.pieces import clipped
 
 Apply = Callable[[GraphBuilder, str, str], str]
@@ -48,15 +49,21 @@ ACTIVATIONS: Mapping[str, Apply] = {
 }
 
 
+def name_of_activation(spec: object) -> Any:
+    """Return the name in a configuration's activation: that of a function, or of a layer, which is registered."""
+    if not isinstance(spec, dict):
+        return spec
+    inner = spec.get("config")
+    return inner if isinstance(inner, str) else inner.get("name") if isinstance(inner, dict) else spec
+
+
 def activation_of(spec: Any, version: int) -> Apply | None:
     """Return the function of a configuration's activation; None for the identity.
 
     Raises UnsupportedError for an unknown one.
     """
     if isinstance(spec, dict):
-        # A function, or a layer, that is registered under a name.
-        inner = spec.get("config")
-        spec = inner if isinstance(inner, str) else inner.get("name") if isinstance(inner, dict) else spec
+        spec = name_of_activation(spec)
         if spec not in ACTIVATIONS and spec not in ("linear", "hard_sigmoid"):
             raise UnsupportedError(f"the activation {spec!r:.80} is not supported")
     if spec in (None, "linear"):
@@ -72,7 +79,14 @@ def activation_of(spec: Any, version: int) -> Apply | None:
 def activated(call: LayerCall, make: Callable[[str], str]) -> str:
     """Return the result of `make`, with the layer's activation applied. `make` is called with the name of its
     value."""
-    apply = activation_of(call.layer.config.get("activation"), call.layer.version)
+    spec = call.layer.config.get("activation")
+    if isinstance(spec, dict) and spec.get("class_name") in LAYERS and isinstance(spec.get("config"), dict):
+        layer = replace(call.layer, kind=spec["class_name"], config=spec["config"], weights={})
+        if layer.kind == "PReLU":
+            raise UnsupportedError("a layer PReLU as an activation is not supported; call it as a layer")
+        value = KerasValue(make(f"{call.name}/linear"), call.rank)
+        return str(LAYERS[layer.kind](replace(call, layer=layer, inputs=[value])))
+    apply = activation_of(spec, call.layer.version)
     if apply is None:
         return make(call.name)
     return apply(call.builder, make(f"{call.name}/linear"), call.name)

@@ -47,6 +47,9 @@ class Stored(Protocol):
     def child(self, kind: str, name: str) -> Stored:
         """Return those of a model's next layer, which has this class and name."""
 
+    def part(self, path: str) -> Stored:
+        """Return those of a part of a layer: of a wrapped layer, or of a cell in it ("forward_layer/cell")."""
+
     def arrays(self) -> Sequence[Any]:
         """Return the layer's arrays in its order, as objects of HDF5."""
 
@@ -211,6 +214,9 @@ class ByOrder:
                 return ByOrder(group)
         return ByOrder(None)
 
+    def part(self, path: str) -> ByOrder:
+        return ByOrder(None if self.group is None else _group(self.group, path))
+
     def arrays(self) -> Sequence[Any]:
         held = None if self.group is None else _group(self.group, "vars")
         return (
@@ -224,17 +230,26 @@ class ByName:
     """Arrays of .h5 files: a group per layer of the outermost model. Those of models in it are all in one list, in
     which a layer's are identified by the name before the last."""
 
-    def __init__(self, group: Any, outer: bool = True, layer: str = "") -> None:
-        self.group, self.outer, self.layer = group, outer, layer
+    def __init__(self, group: Any, outer: bool = True, layer: str = "", of_part: str = "") -> None:
+        self.group, self.outer, self.layer, self.of_part = group, outer, layer, of_part
 
     def child(self, kind: str, name: str) -> ByName:
         if self.outer:
             return ByName(None if self.group is None else _group(self.group, name), False)
         return ByName(self.group, False, name)
 
+    def part(self, path: str) -> ByName:
+        return ByName(self.group, False, self.layer, path)
+
     def arrays(self) -> Sequence[Any]:
         if self.group is None or "weight_names" not in self.group.attrs:
             return []
         names = [_text(name) for name in np.atleast_1d(self.group.attrs["weight_names"])]
-        mine = [name for name in names if not self.layer or name.split("/")[-2:-1] == [self.layer]]
+        places = slice(None, -1) if self.of_part else slice(-2, -1)  # parts have folders of their own
+        mine = [name for name in names if not self.layer or self.layer in name.split("/")[places]]
+        half = len(mine) // 2
+        if self.of_part.startswith("forward"):
+            mine = mine[:half]
+        elif self.of_part.startswith("backward"):
+            mine = mine[half:]
         return [_group(self.group, name) for name in mine]

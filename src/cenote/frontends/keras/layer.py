@@ -158,5 +158,6 @@ class LayerCall:
         return tuple(range(2, self.rank)) if self.channels_first else tuple(range(1, self.rank - 1))
 
 
-Decode = Callable[[LayerCall], "KerasValue | str"]
-"""Function that returns a value, or its name where it is float32 and has as many axes as the only input."""
+Decode = Callable[[LayerCall], "KerasValue | str | list[KerasValue]"]
+"""Function that returns a value, or its name where it is float32 and has as many axes as the only input; or several
+values."""

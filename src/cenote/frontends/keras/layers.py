@@ -13,6 +13,7 @@ from cenote.frontends.keras.activations import LAYERS as ACTIVATIONS
 from cenote.frontends.keras.activations import activated
 from cenote.frontends.keras.layer import Decode, KerasValue, LayerCall
 from cenote.frontends.keras.layers_shape import SHAPES
+from cenote.frontends.keras.recurrent import RECURRENT, distributed
 
 
 def _window(
@@ -303,4 +304,6 @@ LAYERS: Mapping[str, Decode] = {
     **dict.fromkeys(_OF_TRAINING.split(), lambda call: call.value),
     **ACTIVATIONS,
     **SHAPES,
+    **RECURRENT,
+    "TimeDistributed": lambda call: distributed(call, LAYERS),
 }

@@ -20,6 +20,7 @@ _MODELS = ("Sequential", "Functional", "Model")
 _DEEPEST = 32
 # Calls of layers: models that call others twice double them.
 _MOST_CALLS = 100_000
+_MOST_OUTPUTS = 64  # of a layer that is not supported
 _TYPES = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
 
 Place = tuple[str, int, int]
@@ -118,8 +119,8 @@ class _Importer:
         kind = dtype_named(dtype)
         return KerasValue(self.builder.input(name, kind, shape), len(shape), kind)
 
-    def call(self, layer: KerasLayer, inputs: Sequence[KerasValue], prefix: str) -> KerasValue | None:
-        """Call a layer; return None where it is not supported and problems are collected."""
+    def call(self, layer: KerasLayer, inputs: Sequence[KerasValue], prefix: str) -> list[KerasValue | None]:
+        """Call a layer and return its values; None for each where it is not supported and problems are collected."""
         name = prefix + layer.name
         self._count += 1
         if self._count > _MOST_CALLS:
@@ -131,13 +132,15 @@ class _Importer:
                 raise UnsupportedError(f"Keras's layer {layer.kind} is not supported")
             _check_type(layer)
             result = decode(LayerCall(layer, inputs, self.builder, name))
-            return result if isinstance(result, KerasValue) else KerasValue(result, inputs[0].rank)
+            if isinstance(result, list):
+                return [*result]
+            return [result if isinstance(result, KerasValue) else KerasValue(result, inputs[0].rank)]
         except CenoteError as error:
             located = error.located(f"layer '{name}' ({layer.kind})")
             if self.problems is None or not isinstance(error, UnsupportedError):
                 raise located from error
             self.problems.append(str(located))
-            return None
+            return [None] * _MOST_OUTPUTS
         finally:
             self.builder.label = ""
 
@@ -249,13 +252,12 @@ class _Model:
     ) -> list[KerasValue | None]:
         known = [value for value in values if value is not None]
         if len(known) < len(values):
-            # One for every output that it may have.
-            return [None] * 64
+            return [None] * _MOST_OUTPUTS
         if isinstance(layer, _Model):
             return [value for _, value in layer.run(importer, known, f"{prefix}{layer.name}/")]
         if not known:
             raise ModelError(f"layer '{layer.name}' is called with nothing")
-        return [importer.call(layer, known, prefix)]
+        return importer.call(layer, known, prefix)
 
 
 def _output(made: Mapping[tuple[str, int], Sequence[KerasValue | None]], place: Place) -> KerasValue | None:
@@ -286,8 +288,10 @@ def _calls(nodes: Any, version: int) -> Iterator[list[Place]]:
     for node in nodes:
         if isinstance(node, dict):
             # Keras 3.
-            _check_keywords(node.get("kwargs") or {}, version)
-            yield list(_histories(node.get("args")))
+            keywords = node.get("kwargs") or {}
+            states = keywords.get("initial_state") if isinstance(keywords, dict) else None
+            _check_keywords({**keywords, "initial_state": None} if states else keywords, version)
+            yield [*_histories(node.get("args")), *_histories(states)]
             continue
         places = _places(node)
         for each in node if node and isinstance(node[0], list) else [node]:
