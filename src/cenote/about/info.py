@@ -92,6 +92,10 @@ class Info:
     # The fault of the installation.
     problem: str = ""
 
+    def __repr__(self) -> str:
+        where = f"{self.machine.processor}, {self.target.name}"
+        return f"<Info: cenote {self.version} on {where}; `cenote info` prints all>"
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, for JSON."""
         return asdict(self)

@@ -17,6 +17,7 @@ from cenote.compiler.memory import Placement
 from cenote.compiler.memory_report import MemoryDescription, described_blocks
 from cenote.compiler.schedule import BY_COST, Schedule
 from cenote.core.sizes import plain
+from cenote.core.text import Report
 from cenote.core.types import short_name
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Alias, Lowering, Op
@@ -77,8 +78,8 @@ class StepDescription:
 _WORK = ("operations", "executed_operations", "read_bytes", "written_bytes")
 
 
-@dataclass(frozen=True)
-class PlanDescription:
+@dataclass(frozen=True, repr=False)
+class PlanDescription(Report):
     """Description of a plan. `free` names the nodes that cost nothing, with the reason; `kernels` counts the
     launches.
 

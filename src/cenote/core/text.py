@@ -1,4 +1,4 @@
-"""Lists of names written as text, numbers, times, and tables."""
+"""Lists of names written as text, numbers, times, tables, and what stands for a report."""
 
 from __future__ import annotations
 
@@ -34,3 +34,15 @@ def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+class Report:
+    """Base of reports, which have `__str__`. Dataclasses must not make a representation of their own (repr=False):
+    that of a plan would be pages of its records."""
+
+    def _headline(self) -> str:
+        """Return the line that stands for the report."""
+        return str(self).partition("\n")[0].strip()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.strip('_')}: {self._headline()}; print it for all>"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cenote.core.text import Report
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import at_best
 from cenote.diagnosis.registry import CAUSES
@@ -34,8 +35,8 @@ _SHARED = 0.5
 _FOREIGN = 0.25
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Report):
     """Findings, those with the largest gain first, and the profile that they are about (its `findings` are the same).
     Time that no rule explains has the cause "unexplained". `treatments`: those that `treat` tried."""
 

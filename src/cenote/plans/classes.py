@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cenote.core.cached import cached_property
 from cenote.core.errors import ModelError
 from cenote.core.locks import importing
+from cenote.core.text import Report
 from cenote.runtime.formulas import Formulas
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep
@@ -34,8 +35,8 @@ Pattern = tuple[tuple[Any, ...], ...]
 _POSITION = re.compile(r"\{\{(\d+)\}\}")
 
 
-@dataclass(frozen=True)
-class StoredPlan:
+@dataclass(frozen=True, repr=False)
+class StoredPlan(Report):
     """A plan from a file: the program and its description."""
 
     program: Program
@@ -122,7 +123,7 @@ class Tail:
     rest: Callable[[Sequence[int]], Continuation] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _PlanOfSizes(StoredPlan):
     """A plan for some sizes of a class: formulas of its description's numbers, and the sizes."""
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from cenote.core.text import Report
 from cenote.profile.data import Profile
 from cenote.profile.fields import StepStats
 from cenote.profile.plain import to_plain
@@ -65,8 +66,8 @@ class StepChange:
     changed: bool
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Report):
     """Differences between two profiles of one model. `wall_ms` before and after; `drift`: the change that all steps
     have in common, relative; `steps` of both; titles of those that only one has. `otherwise`: further differences
     (inputs, threads, the processor). `least_change`: a relative change; of the steps of 2 % of the latency and more,

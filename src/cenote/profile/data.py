@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from cenote.core.text import Report
 from cenote.profile.events import trace_events
 from cenote.profile.fields import ProfileFields
 from cenote.profile.page import fragment, page
@@ -16,8 +17,8 @@ from cenote.profile.table import TOP, table
 SCHEMA = "cenote.profile/1"
 
 
-@dataclass(frozen=True)
-class Profile(ProfileFields):
+@dataclass(frozen=True, repr=False)
+class Profile(Report, ProfileFields):
     __doc__ = ProfileFields.__doc__
 
     def __str__(self) -> str:

@@ -6,13 +6,13 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cenote.core.text import aligned, digits
+from cenote.core.text import Report, aligned, digits
 from cenote.quantization.page import page
 from cenote.quantization.table import HEADS, LayerErrors, row
 
 
-@dataclass(frozen=True)
-class QuantizationReport:
+@dataclass(frozen=True, repr=False)
+class QuantizationReport(Report):
     """A quantised model. `layers`: those that run on bytes, in order. `floats`: layers with weights that stay in
     float32.
 

@@ -30,6 +30,10 @@ class NetworkPlan:
     plans: tuple[TilingPlan, ...]
     others: int
 
+    def __repr__(self) -> str:
+        machine = self.plans[0].hardware.name if self.plans else "no machine"
+        return f"<NetworkPlan: {self.name}, {len(self.plans)} layers, {self.cycles:,} cycles on {machine}>"
+
     @property
     def cycles(self) -> int:
         """The cycles of all layers, one after the other."""

@@ -115,6 +115,10 @@ class TilingPlan:
     lower_bound: int
     trace: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        cost = f"{self.cycles:,} cycles (no plan takes less than {self.lower_bound:,})"
+        return f"<TilingPlan: {self.layer.title} on {self.hardware.name}, {self.tile}, {self.stage}, {cost}>"
+
     @property
     def layer(self) -> Layer:
         return self.problem.layer

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from cenote.core.text import aligned
+from cenote.core.text import Report, aligned
 
 Kind = Literal["kernel", "import", "rounding", "sizes"]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -55,8 +55,8 @@ class Divergence:
     shapes: Shapes
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Report):
     """The result of `verify`: `values` in the order in which the plan makes them, `first` of those that are wrong,
     and `sizes`: the runs of the loaded model, first at the sizes of the inputs, then at others. The loaded model is
     run where a size is open, or follows from content."""
@@ -85,6 +85,10 @@ class Verification:
             "values": [plain(row) for row in self.values],
             "sizes": [plain(row) for row in self.sizes],
         }
+
+    def _headline(self) -> str:
+        """Return the verdict."""
+        return self._verdict()
 
     def __str__(self) -> str:
         rows = [("value", "node", "inherited", "local")]

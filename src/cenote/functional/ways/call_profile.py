@@ -15,7 +15,7 @@ import numpy as np
 
 from cenote.compiler.report import StepDescription
 from cenote.core.target import processor
-from cenote.core.text import digits
+from cenote.core.text import Report, digits
 from cenote.core.types import Array
 from cenote.core.version import __version__
 from cenote.functional.ways.explanation import Explanation, explain, function_of
@@ -37,8 +37,8 @@ _TURN_SECONDS = 100e-6
 _now = time.perf_counter_ns
 
 
-@dataclass(frozen=True)
-class CallProfile:
+@dataclass(frozen=True, repr=False)
+class CallProfile(Report):
     """Profile of a function's calls on this machine. Printed, it is a few lines.
 
     explanation  what the function does and why (`cenote.functional.explain`): types, algorithm, rivals, threads,

@@ -14,7 +14,7 @@ from cenote.codegen import jit
 from cenote.compiler.work import computation_dtype
 from cenote.core.errors import ArgumentError, near, shown
 from cenote.core.extensions.switched import considering_named
-from cenote.core.text import aligned, shown_seconds
+from cenote.core.text import Report, aligned, shown_seconds
 from cenote.core.types import Array, TensorType, native_dtype
 from cenote.functional.arguments import given_array
 from cenote.functional.callers import Caller
@@ -31,8 +31,8 @@ Function = Callable[..., Any]
 NOTHING = Cost(0, 0)
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Report):
     """Explanation of a call of a function: what it does, and why. Printed, it is a few lines.
 
     function   its name
