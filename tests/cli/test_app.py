@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 import cenote
-from cenote.cli.console import seconds
+from cenote.cli.console import seconds, write
 from cenote.runtime.threads import MAXIMUM_THREADS
 from tests.cli.conftest import Command, save_model
 
@@ -257,3 +259,26 @@ def test_completion_can_be_installed(cenote_command: Command) -> None:
 )
 def test_durations_are_written_in_the_unit_that_fits(value: float, text: str) -> None:
     assert seconds(value) == text
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    write(path, "before")
+
+    def fail(file: BinaryIO) -> None:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left on device") as error:
+        write(path, fail)
+    assert error.value.filename == str(path)
+    assert path.read_text() == "before"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_what_is_no_file_is_written_to_as_it_is() -> None:
+    with pytest.raises(OSError, match="No space left on device") as error:
+        write(Path("/dev/full"), "page")
+    assert error.value.filename == "/dev/full"
+    assert Path("/dev/full").exists()

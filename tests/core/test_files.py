@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -95,3 +96,13 @@ def test_a_served_model_that_is_no_file_is_refused_by_name(tmp_path: Path) -> No
     with pytest.raises(cenote.ModelError, match=r"m/model\.onnx is not a regular file"):
         repository.load("m")
     assert "is not a regular file" in repository.index()[0]["reason"]
+
+
+def test_a_full_disk_names_the_file_and_leaves_the_former_one(tmp_path: Path) -> None:
+    path = tmp_path / "plan"
+    path.write_bytes(b"before")
+    with pytest.raises(OSError, match="No space left") as error, files.replacing(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert error.value.filename == str(path)
+    assert path.read_bytes() == b"before"
+    assert [*tmp_path.iterdir()] == [path]

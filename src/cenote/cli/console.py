@@ -7,7 +7,8 @@ import logging
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import typer
 from rich.console import Console
@@ -103,6 +104,20 @@ def show_messages(verbose: int) -> None:
     package = logging.getLogger("cenote")
     package.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
     package.addHandler(_messages)
+
+
+def write(path: Path, content: str | Callable[[BinaryIO], object]) -> None:
+    """Write a file, whole or not at all: text, or what a function writes. Raises OSError, which names the file."""
+    part = path.with_name(f".{path.name}.part") if path.is_file() or not path.exists() else path
+    try:
+        with part.open("wb") as file:
+            file.write(content.encode()) if isinstance(content, str) else content(file)
+        if part != path:
+            part.replace(path)
+    except OSError as error:
+        if part != path:
+            part.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def seconds(value: float) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import cenote
 from cenote.cli.answers import answer_data, answer_lines, read_labels, split_labels
-from cenote.cli.console import say, say_json, seconds, waiting
+from cenote.cli.console import say, say_json, seconds, waiting, write
 from cenote.cli.embedded import run_embedded
 from cenote.cli.inputs import Inputs, read_runs
 from cenote.cli.options import Json
@@ -133,5 +133,4 @@ def _save(results: Sequence[Result], path: Path) -> None:
     for number, result in enumerate(results):
         suffix = f".{number}" if len(results) > 1 else ""
         kept.update({f"{name}{suffix}": array for name, array in result.outputs.items()})
-    with path.open("wb") as file:
-        np.savez(file, **kept)  # type: ignore[arg-type]  # the stub takes allow_pickle for one of the arrays
+    write(path, lambda file: np.savez(file, **kept))  # type: ignore[arg-type]  # an array is no allow_pickle

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 import cenote
-from cenote.cli.console import out, say, say_json
+from cenote.cli.console import out, say, say_json, write
 from cenote.cli.options import Json
 from cenote.cli.shapes import parse_shapes
 
@@ -128,7 +128,7 @@ def _of_model(what: str, parts: ModelGroup, planning: Planning, wanted: Wanted) 
         cenote.tiling.plan_model(what, shapes=shapes, node=parts.node, **how) for how in planning.each()
     ]
     if wanted.svg:
-        wanted.svg.write_text(cenote.tiling.page(models[-1]), encoding="utf-8")
+        write(wanted.svg, cenote.tiling.page(models[-1]))
     if wanted.as_json:
         data = [model.to_dict() for model in models]
         say_json(data[0] if len(data) == 1 else data)
@@ -143,7 +143,7 @@ def _of_layer_alone(what: str, layer: LayerGroup, planning: Planning, wanted: Wa
     arguments = layer.given()
     plans = [cenote.tiling.plan(what, dtype=layer.dtype, **arguments, **how) for how in planning.each()]
     if wanted.svg:
-        wanted.svg.write_text(cenote.tiling.svg(plans[-1]), encoding="utf-8")
+        write(wanted.svg, cenote.tiling.svg(plans[-1]))
     if wanted.as_json:
         shown = [{**plan.to_dict(), **(_executed(plan) if wanted.simulate else {})} for plan in plans]
         say_json(shown[0] if len(shown) == 1 else shown)

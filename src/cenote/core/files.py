@@ -54,16 +54,22 @@ def _open_regular(
 def replacing(
     path: str | os.PathLike[str], mode: int = 0o600, dir_fd: int | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a file that replaces this path when it has been written: readers see the whole of it or none."""
+    """Open a file that replaces this path when it has been written: readers see the whole of it or none. An OSError
+    names the path."""
     folder, _ = os.path.split(path)
     aside = os.path.join(folder, f".new-{os.getpid()}-{threading.get_ident()}-{time.monotonic_ns()}")
     try:  # Ctrl-C may arrive after any call, and must leave neither file nor descriptor
         with open(aside, "xb", opener=partial(os.open, mode=mode, dir_fd=dir_fd)) as file:
             yield file
         os.replace(aside, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(aside, dir_fd=dir_fd)
+        if isinstance(error, OSError) and error.errno and error.filename in (None, aside):
+            error.filename, error.filename2 = (
+                os.fspath(path),
+                None,
+            )  # of a full disk, say, which names no file
         raise
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cenote.codegen.objects import object_code
 from cenote.core.errors import CodegenError
+from cenote.core.files import replacing
 from cenote.core.version import __version__
 from cenote.export.copying import copy_module, without_memcpy
 from cenote.export.elf.archive import Member, archive
@@ -108,17 +109,12 @@ def _check_closed(program: ExportedProgram, objects: Mapping[str, bytes], runs: 
 
 
 def write_files(folder: Path, files: Mapping[str, Iterable[bytes]]) -> list[Path]:
-    """Write files whole or not at all: each under another name first."""
+    """Write files, each whole or not at all. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
     for name, content in files.items():
-        path, part = folder / name, folder / f".{name}.part"
-        try:
-            with part.open("wb") as file:
-                for piece in content:
-                    file.write(piece)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
-        paths.append(path)
+        with replacing(folder / name, 0o666) as file:
+            for piece in content:
+                file.write(piece)
+        paths.append(folder / name)
     return paths

@@ -12,7 +12,7 @@ import typer
 from numpy.typing import NDArray
 
 import cenote
-from cenote.cli.console import progressing, say, say_json, waiting
+from cenote.cli.console import progressing, say, say_json, waiting, write
 from cenote.cli.inputs import Inputs, read_array, read_runs
 from cenote.cli.options import Json
 from cenote.cli.preprocess import Pictures, Preprocess
@@ -118,7 +118,7 @@ def quantize(
             model, data, output, metric=metric, threads=threads, progress=progress, **ways.keywords()
         )
     if html is not None:
-        html.write_text(made.html(), encoding="utf-8")
+        write(html, made.html())
     if as_json:
         say_json({"file": str(model), **made.as_dict()})
     else:

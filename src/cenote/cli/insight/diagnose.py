@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import cenote
-from cenote.cli.console import err, say, say_json
+from cenote.cli.console import err, say, say_json, write
 from cenote.cli.loaded import InputGroup, load
 from cenote.cli.options import Json, Model
 
@@ -72,7 +72,7 @@ def _show(found: cenote.Diagnosis, html: Path | None, as_json: bool) -> None:
     else:
         say(str(found))
     if html is not None:
-        html.write_text(found.profile.html(), encoding="utf-8")
+        write(html, found.profile.html())
         err().print(f"written: {html}", markup=False, soft_wrap=True)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import cenote
-from cenote.cli.console import err, say, say_json
+from cenote.cli.console import err, say, say_json, write
 from cenote.cli.loaded import InputGroup, load
 from cenote.cli.options import Json, Model
 
@@ -42,5 +42,5 @@ def profile(
         say(measured.table(top))
     for path, content in ((html, measured.html), (trace, measured.trace)):
         if path is not None:
-            path.write_text(content(), encoding="utf-8")
+            write(path, content())
             err().print(f"written: {path}", markup=False, soft_wrap=True)

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from cenote.core.errors import ModelError
+from cenote.core.files import replacing
 from cenote.core.types import Array, dtype_named
 from cenote.frontends.parameters.lines import JsonObject, parse
 
@@ -62,7 +63,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, Array]) -> None:
         header[name] = {"dtype": kind or "U8", "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGN)
-    with path.open("wb") as file:
+    with replacing(path, 0o666) as file:
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for array in arrays.values():
