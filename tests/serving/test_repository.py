@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cenote
-from cenote.serving import Repository
+from cenote.serving import Repository, Served
 from tests.serving.models import Doubling, save_times
 
 X = {"x": np.ones((1, 4), np.float32)}
@@ -173,3 +173,21 @@ def test_counts_go_on_when_a_model_is_replaced(tmp_path: Path) -> None:
     assert seen == sorted(seen), "a count fell"
     repository.unload("m")
     assert repository.counters()["m"].answered == 40
+
+
+def test_a_model_that_is_replaced_is_there_at_any_moment(tmp_path: Path) -> None:
+    """Requests take no lock: one that came between two steps of a replacement would be told that it is not loaded."""
+
+    class Kept(dict[str, Served]):
+        def pop(self, *arguments: object) -> Served:
+            raise AssertionError("the former model is gone before the new one is there")
+
+        __delitem__ = pop  # type: ignore[assignment]
+
+    save_times(tmp_path / "m" / "model.onnx", 2)
+    repository = Repository(tmp_path, workers=1)
+    former = repository.load("m")
+    repository._served = Kept(repository._served)
+    assert repository.load("m") is not former
+    repository._served = dict(repository._served)
+    repository.close()

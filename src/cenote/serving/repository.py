@@ -173,9 +173,9 @@ class Repository:
             try:
                 served = self._made(name)
             except CenoteError as error:
-                if name in self.names():
+                if name in self.names():  # others are a client's words, which belong into its answer alone
                     self._problems[name] = str(error)
-                _log.warning("%s: not loaded: %s", name, error)
+                    _log.warning("%s: not loaded: %s", name, error)
                 raise
             self._problems.pop(name, None)
             former = self._replace(name, served)
@@ -193,11 +193,14 @@ class Repository:
             raise error.located(f"model '{name}'") from error
 
     def _replace(self, name: str, served: Served | None) -> Served | None:
-        """Put a model in the place of the former one, which is returned, and ends."""
+        """Put a model in the place of the former one, which is returned, and ends. Requests, which take no lock, find
+        one of the two at any moment."""
         with self._counting:
-            former = self._served.pop(name, None)
+            former = self._served.get(name)
             if served is not None:
                 self._served[name] = served
+            else:
+                self._served.pop(name, None)
             if former is not None:
                 self._ending.append(former)
             return former
