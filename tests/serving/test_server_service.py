@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+import urllib.error
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -193,3 +194,11 @@ def test_a_server_without_models_ends(files: tuple[str, ...], message: str, tmp_
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 1
     assert message in " ".join(done.stderr.split())
+
+
+def test_a_client_writes_no_lines_into_the_log(server: Server, log: Path) -> None:
+    with pytest.raises(urllib.error.HTTPError):
+        server.get("v2/models/one%0Aforged/ready")
+    server.post("v2/repository/models/two%0Aforged/load", b"")
+    until(lambda: "two%0Aforged" in log.read_text())
+    assert not [line for line in log.read_text().splitlines() if line.startswith("forged")]

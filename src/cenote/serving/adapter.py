@@ -36,21 +36,8 @@ _REFUSED = {
     "priority": "requests are answered in the order of their arrival",
     "sequence_id": "models keep no state between requests",
 }
-_SECONDS = (
-    0.001,
-    0.002,
-    0.005,
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.5,
-    1.0,
-    2.0,
-    5.0,
-    10.0,
-)  # of the histogram's buckets
+# Of the histogram's buckets.
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Unavailable(ServerNotReady):  # type: ignore[misc]

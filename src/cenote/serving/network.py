@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 # The application that the routes are registered in.
 import kserve.model_server
@@ -98,13 +99,12 @@ def _logged(scope: Scope, send: Send) -> Any:
     """Return a `send` that logs the request when its answer begins."""
     start = time.perf_counter()
     client = (scope.get("client") or ("?",))[0]
+    path = quote(scope["path"])  # a line break in it would be a line of the log
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             took = 1e3 * (time.perf_counter() - start)
-            _access.info(
-                "%s %s %s %d %.1f ms", client, scope["method"], scope["path"], message["status"], took
-            )
+            _access.info("%s %s %s %d %.1f ms", client, scope["method"], path, message["status"], took)
         await send(message)
 
     return sending

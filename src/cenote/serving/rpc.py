@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -99,7 +100,9 @@ def _handler(servicer: InferenceServicer, method: Any) -> Any:
                 name = getattr(message, "model_name", "") or getattr(message, "name", "")
                 failed = " failed" if sys.exception() else ""
                 took = 1e3 * (time.perf_counter() - start)
-                _access.info("%s gRPC %s %s%s %.1f ms", context.peer(), method.name, name, failed, took)
+                _access.info(
+                    "%s gRPC %s %s%s %.1f ms", context.peer(), method.name, quote(name), failed, took
+                )
 
     return grpc.unary_unary_rpc_method_handler(called, response_serializer=response.SerializeToString)
 
