@@ -67,7 +67,7 @@ def share(loop: list[str], core: str, mca: str) -> float:
     text = "\n".join([*(line for line in loop if not _BRANCH.match(line)), ""])
     command = [mca, "-mtriple=aarch64", f"-mcpu={core}", f"-iterations={_ITERATIONS}"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
-    cycles = int(re.search(r"Total Cycles:\s+(\d+)", done.stdout).group(1))  # type: ignore[union-attr]
+    cycles = int(re.search(r"Total Cycles:\s+(\d+)", done.stdout).group(1))  # type: ignore[union-attr]  # llvm-mca prints it
     return _ITERATIONS * count(loop) / cycles / CORES[core]
 
 

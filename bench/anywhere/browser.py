@@ -74,7 +74,7 @@ class _Handler(SimpleHTTPRequestHandler):
         ".wasm": "application/wasm",
         ".mjs": "text/javascript",
     }
-    server: _Server  # type: ignore[assignment]
+    server: _Server  # type: ignore[assignment]  # the base class names any server
 
     def translate_path(self, path: str) -> str:
         first, _, rest = path.partition("?")[0].lstrip("/").partition("/")

@@ -66,10 +66,8 @@ def replacing(
         with contextlib.suppress(OSError):
             os.unlink(aside, dir_fd=dir_fd)
         if isinstance(error, OSError) and error.errno and error.filename in (None, aside):
-            error.filename, error.filename2 = (
-                os.fspath(path),
-                None,
-            )  # of a full disk, say, which names no file
+            # The error of a full disk names no file.
+            error.filename, error.filename2 = os.fspath(path), None
         raise
 
 
