@@ -6,6 +6,7 @@
 # make fuzz   random cases that must not crash, hang or answer wrongly: MINUTES=10, or ARGS="--full"
 # make check  formatting, lint, types, layout of the source
 # make wheel  wheels in dist/: cenote, with compiled kernels of common networks (takes minutes), and cenote-runtime
+# make release  the source distribution and the wheels in dist/, checked, installed in empty environments and tried (minutes)
 # make docs   the pages that are made from the code, and the documentation as a site, in site/
 # make bench  Cenote and its peers, measured side by side (takes long; see bench/README.md)
 #
@@ -24,7 +25,7 @@ ARGS ?=
 # How long `make fuzz` takes.
 MINUTES ?= 10
 
-.PHONY: run test machines arm pythons fuzz check format bench docs wheel clean
+.PHONY: run test machines arm pythons fuzz check format bench docs wheel release clean
 
 run: $(VENV)/.run
 	$(BIN)/cenote run $(ARGS)
@@ -77,6 +78,10 @@ wheel: $(VENV)/.run
 	rm src/cenote/data/kernels.bundle
 	@ls -l dist
 
+# `make release ARGS="--no-kernels"` rehearses it without the minutes of compiling.
+release: $(VENV)/.release
+	$(BIN)/python -m release $(ARGS)
+
 clean:
 	rm -rf $(VENV) .arm build dist site .ruff_cache .mypy_cache .pytest_cache .hypothesis
 
@@ -98,6 +103,10 @@ $(VENV)/.test: pyproject.toml | $(VENV)/.run
 	@echo "installing what the tests need (several hundred megabytes: PyTorch is one of the oracles)"
 	$(PIP) --editable '.[test]'
 	@touch $@ $(VENV)/.check
+
+$(VENV)/.release: pyproject.toml | $(VENV)/.run
+	$(PIP) --editable '.[release]'
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.run
 	$(PIP) --editable '.[docs]'

@@ -127,7 +127,7 @@ class Service:
     async def __call__(self, request: Any) -> Any:
         """Answer HTTP: JSON {"x": nested lists} in, the outputs as nested lists out; status 400 for inputs that do
         not fit."""
-        responses = needed("starlette.responses", "an answer by HTTP", "pip install 'cenote[ray]'")
+        responses = needed("starlette.responses", "an answer by HTTP", "pip install 'ray[data,serve]'")
         inputs = {each.name: each.dtype for each in self._predictor.model.inputs}
         try:
             content = await request.json()
@@ -148,5 +148,5 @@ def deployment(
     `options` are those of `Predictor`; `ray_options` those of Ray Serve's deployments (`num_replicas`,
     `ray_actor_options`, `max_ongoing_requests`, …). Raises MissingPackageError without Ray Serve.
     """
-    serve = needed("ray.serve", "a deployment", "pip install 'cenote[ray]'")
+    serve = needed("ray.serve", "a deployment", "pip install 'ray[data,serve]'")
     return serve.deployment(**ray_options)(Service).bind(os.fspath(model), **(options or {}))

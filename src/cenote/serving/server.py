@@ -80,7 +80,7 @@ def _network() -> Any:
         if (error.name or "").startswith("cenote"):
             raise
         raise UnsupportedError(
-            f"serving over a network needs kserve ({error.name} is not installed): pip install 'cenote[kserve]'"
+            f"serving over a network needs kserve ({error.name} is not installed): pip install kserve"
         ) from error
     finally:
         sys.argv = arguments

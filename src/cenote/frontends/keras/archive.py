@@ -91,7 +91,7 @@ def opened(source: ByteSource) -> Iterator[tuple[Mapping[str, Any], str, Stored]
         import h5py
     except ImportError:
         raise UnsupportedError(
-            "reading Keras files takes the package h5py, which is not installed: pip install 'cenote[keras]'"
+            "reading Keras files takes the package h5py, which is not installed: pip install h5py"
         ) from None
     try:
         with contextlib.ExitStack() as stack:

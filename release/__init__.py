@@ -1,0 +1,1 @@
+"""A release, made and checked: `make release`."""
