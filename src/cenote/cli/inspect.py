@@ -11,11 +11,12 @@ from typing import Annotated, Any
 import typer
 
 import cenote
-from cenote.cli.console import say, say_json, say_within, size, terminal_width
+from cenote.cli.console import err, say, say_json, say_within, size, terminal_width, waiting, write
 from cenote.cli.loaded import InputGroup, load
 from cenote.cli.options import Json, Model
 
 _LATER = ": its shapes depend on values that the stage before computed"
+_SECONDS = 1.0  # of measuring, for the page
 _WITH_OPERATORS = 110  # letters of a line from which operators have room beside the rest
 
 
@@ -30,6 +31,12 @@ def inspect(
             "--check", help="Only list what is not supported, all of it; exit code 1 if there is any."
         ),
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", help="Write a page that draws the graph, with each step's time.", show_default=False
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show a model's graph after optimisation, the plan (steps, kernels, what runs on the host and why), memory.
@@ -53,6 +60,12 @@ def inspect(
             with contextlib.suppress(cenote.CenoteError):  # what these numbers lead to is not at fault
                 loaded.run(ready.inputs())
         plans = loaded.plans
+        if html is not None:
+            with waiting(f"timing {model.name}"):
+                timed = loaded.profile(ready.inputs(), seconds=_SECONDS)
+            write(html, loaded.graph_html(timed))
+            err().print(f"written: {html}", markup=False, soft_wrap=True)
+            plans = loaded.plans
     if as_json:
         say_json(_content(model, loaded))
         return

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from cenote.core.formulas.expressions import Symbolic
 from cenote.core.sizes import plain
+from cenote.graph.graph import Graph
 from cenote.kernels.base import Call
 from cenote.runtime.steps import HostStep, Slot
 
@@ -41,6 +42,10 @@ class StepKind(StrEnum):
     HOST = "host"
     HALO = "halo"
     CHECK = "check"
+
+
+# Steps that compute; others prepare or check a buffer of theirs.
+COMPUTE = (StepKind.KERNEL, StepKind.HOST)
 
 
 @dataclass(frozen=True)
@@ -259,3 +264,28 @@ class _Touched:
             span.belong_to(spans[first].root)
             spans[first].join(span)
         del starts[first + 1 : stop], spans[first + 1 : stop]
+
+
+# ---- edges ------------------------------------------------------------------------------------------------------
+
+
+def flow(graph: Graph, origins: Sequence[StepOrigin]) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """Return for each step, and for each output of the graph, the steps that it reads from.
+
+    -1 is the graph's first input, -2 the second. Nodes without a step (they share memory) hand on what they read. Of
+    several steps of a node each reads from the one before, the first from other nodes.
+    """
+    makers: dict[str, tuple[int, ...]] = {
+        declared.name: (-1 - place,) for place, declared in enumerate(graph.inputs)
+    }
+    steps_of: dict[int, list[int]] = {}
+    for number, origin in enumerate(origins):
+        if origin.kind in COMPUTE:
+            steps_of.setdefault(origin.node, []).append(number)
+    reads: list[tuple[int, ...]] = [()] * len(origins)
+    for place, node in enumerate(graph.nodes):
+        source = tuple(dict.fromkeys(maker for name in node.inputs for maker in makers.get(name, ())))
+        for number in steps_of.get(place, ()):
+            reads[number], source = source, (number,)
+        makers.update(dict.fromkeys(node.outputs, source))
+    return reads, [makers.get(name, ()) for name in graph.outputs]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from cenote.compiler.barriers import StepKind, StepOrigin
+from cenote.compiler.barriers import StepKind, StepOrigin, flow
 from cenote.compiler.html import plan_html
 from cenote.compiler.memory import Placement
 from cenote.compiler.memory_report import MemoryDescription, described_blocks
@@ -43,7 +43,8 @@ class StepDescription:
     the cost model's estimate of the node's lowering on one thread; `rivals`: its estimates of other lowerings, by
     name. `origin`: of a user's algorithm, its name, file and line. `not_narrower`: why a layer is not in the narrower
     numbers that `precision` asks for or that a quantised model has, empty where it is, where there are none, and where
-    that is the choice of an algorithm (`reason`).
+    that is the choice of an algorithm (`reason`). `reads`: the steps that make what it reads; -1 is the plan's first
+    input.
     """
 
     kind: str
@@ -66,13 +67,14 @@ class StepDescription:
     rivals: tuple[tuple[str, float], ...] = ()
     not_narrower: str = ""
     origin: str = ""
+    reads: tuple[int, ...] = ()
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> StepDescription:
         """Read the result of `as_dict`. Numbers that depended on sizes are texts in JSON."""
         whole = {name: int(data[name]) for name in _WORK}
         rivals = tuple((name, seconds) for name, seconds in data["rivals"])
-        return StepDescription(**{**data, **whole, "rivals": rivals})
+        return StepDescription(**{**data, **whole, "rivals": rivals, "reads": tuple(data["reads"])})
 
 
 _WORK = ("operations", "executed_operations", "read_bytes", "written_bytes")
@@ -85,7 +87,8 @@ class PlanDescription(Report):
 
     `between` are the nodes that run on the host after this plan and before the next stage's, where there are stages.
     `guards`: of a plan for all sizes of a class, the questions that the class has the same answers to. `rewritten`: the
-    rewrites of users that changed the graph, with file and line, and at how many places.
+    rewrites of users that changed the graph, with file and line, and at how many places. `made_by`: of each output the
+    steps that make it.
     """
 
     name: str
@@ -99,6 +102,7 @@ class PlanDescription(Report):
     between: tuple[str, ...] = ()
     guards: int = 0
     rewritten: tuple[tuple[str, int], ...] = ()
+    made_by: tuple[tuple[int, ...], ...] = ()
 
     def count(self, kind: str) -> int:
         """Return the number of steps of a kind."""
@@ -124,6 +128,7 @@ class PlanDescription(Report):
             between=tuple(data["between"]),
             guards=data["guards"],
             rewritten=tuple((origin, count) for origin, count in data["rewritten"]),
+            made_by=tuple(map(tuple, data["made_by"])),
         )
 
     @property
@@ -186,7 +191,8 @@ def describe_plan(
     it."""
     graph = schedule.graph
     values = _Values(graph)
-    steps = tuple(_steps(schedule, program, origins))
+    reads, made_by = flow(graph, origins)
+    steps = tuple(_steps(schedule, program, origins, reads))
     return PlanDescription(
         name=graph.name,
         inputs=tuple(values.shown(declared.name) for declared in graph.inputs),
@@ -205,23 +211,27 @@ def describe_plan(
         ),
         between=tuple(f"{node.title}: {node.op}" for node in between),
         rewritten=graph.rewritten,
+        made_by=tuple(made_by),
     )
 
 
 # ---- steps back to nodes ----------------------------------------------------------------------------------------
 
 
-def _steps(schedule: Schedule, program: Program, origins: Sequence[StepOrigin]) -> Iterator[StepDescription]:
+def _steps(
+    schedule: Schedule, program: Program, origins: Sequence[StepOrigin], reads: Sequence[tuple[int, ...]]
+) -> Iterator[StepDescription]:
     """Describe the steps. A program has no graph: `origins` holds the node of each step."""
     operators: dict[int, str] = {}  # many nodes share one, and it takes 20 us to print
     values = _Values(schedule.graph)
-    for step, origin in zip(program.steps, origins, strict=True):
+    for step, origin, read in zip(program.steps, origins, reads, strict=True):
         node = schedule.graph.nodes[origin.node]
         output = values.shown(node.outputs[0])
         if id(node.op) not in operators:
             operators[id(node.op)] = str(node.op)
         title, shown, algorithm = node.title, operators[id(node.op)], origin.algorithm
-        reason, said = schedule.reasons[origin.node] if schedule.reasons else "", dict[str, Any]()
+        reason = schedule.reasons[origin.node] if schedule.reasons else ""
+        said: dict[str, Any] = {"reads": read}
         if origin.kind is StepKind.HALO:
             title, shown, algorithm, output = "", "", step.label, ""
         elif origin.kind is StepKind.CHECK:

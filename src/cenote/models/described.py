@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from cenote.core.errors import InputError, shown
+from cenote.core.errors import ArgumentError, InputError, shown
 from cenote.core.locks import importing
 from cenote.core.types import Declared
 from cenote.models.origin import Origin
@@ -119,6 +119,20 @@ class Described(RunnableModel):
             from cenote.profile.measure import profile
 
         return profile(self, inputs, seconds=seconds)
+
+    def graph_html(self, profile: Profile | None = None) -> str:
+        """Return the steps of the plans used last as one page without external files: a box for each in the colour of
+        its algorithm, lines for what it reads, with a profile of this model its time; below them as a table.
+
+        Raises ArgumentError where no plan exists yet: a model of open sizes has none before its first run.
+        """
+        if not self.plans:
+            raise ArgumentError("graph_html: no plan exists yet; call plan_for(shapes), or the model, first")
+        with importing():
+            from cenote.profile.graph_page import graph_page
+
+        plans = [plan.describe() for plan in self.plans]
+        return graph_page(self._origin.name or plans[0].name, plans, profile)
 
     def diagnose(self, inputs: Any = None, *, deep: bool = False) -> Diagnosis:
         """Find out why a call takes its time on this machine: `print(model.diagnose(x))`.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from html import escape
 
 from cenote.profile import pictures
 from cenote.profile.fields import Finding, ProfileFields, StepStats
-from cenote.profile.style import ACCOUNTS, STYLE, WAIT, colours
+from cenote.profile.style import ACCOUNTS, STYLE, WAIT, colours, key
 from cenote.profile.table import HEADS, accounts_of, disturbances, milliseconds, row
 
 # Rows of the table of a page; those that are not folded away.
@@ -16,8 +16,6 @@ _MOST_STEPS, _SHOWN_STEPS = 600, 20
 _LONGEST = 120
 # Steps in a notebook.
 _FEW_STEPS = 15
-# Colours that the key of a picture explains.
-_MOST_COLOURS = 8
 
 
 def page(profile: ProfileFields) -> str:
@@ -53,12 +51,12 @@ def _sections(profile: ProfileFields) -> Iterator[tuple[str, str]]:
             pictures.roofline(profile),
             "Discs: operations that the kernel of a step executes. Rings: those of its operator, of which Winograd's "
             "algorithm needs fewer. Lines: what this machine can do. Large marks take more time.",
-            _algorithms(profile),
+            colours(profile).items(),
         ),
     )
     yield (
         "Threads, in one call of median length",
-        _picture(pictures.threads(profile), "", [*_algorithms(profile), ("waiting", WAIT)]),
+        _picture(pictures.threads(profile), "", [*colours(profile).items(), ("waiting", WAIT)]),
     )
     yield "Steps, heaviest first", _steps(profile)
     yield (
@@ -79,7 +77,7 @@ def _head(profile: ProfileFields) -> str:
     where = f"{profile.processor}, {profile.target}; cenote {profile.version}"
     total = profile.accounts.total
     measured = f"±{profile.spread:.1%}, {profile.calls} calls; the parts add up to {milliseconds(total)}"
-    key = [
+    accounts = [
         (f"{name} {milliseconds(value)} ({value / total:.1%})", ACCOUNTS[name])
         for name, value in accounts_of(profile)
         if value
@@ -88,7 +86,7 @@ def _head(profile: ProfileFields) -> str:
         f'<p class="faint">{escape(what)}<br>{escape(where)}</p>'
         f'<p><span class="big">{escape(milliseconds(profile.wall_ms))}</span> '
         f'<span class="faint">{escape(measured)}</span></p>'
-        f"{warnings}{notes}{_bar(profile)}{_key(key)}"
+        f"{warnings}{notes}{_bar(profile)}{key(accounts)}"
     )
 
 
@@ -102,28 +100,13 @@ def _bar(profile: ProfileFields) -> str:
     return f'<div class="bar">{parts}</div>'
 
 
-def _picture(svg: str, words: str, key: Iterable[tuple[str, str]]) -> str:
+def _picture(svg: str, words: str, meaning: Collection[tuple[str, str]]) -> str:
     """Return a picture that stays readable on a narrow screen, with its explanation and the meaning of its
     colours."""
     if not svg:
         return ""
     explanation = f'<p class="faint">{escape(words)}</p>' if words else ""
-    return f'{explanation}<div class="scroll">{svg}</div>{_key(key)}'
-
-
-def _key(entries: Iterable[tuple[str, str]]) -> str:
-    items = "".join(
-        f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for name, colour in entries
-    )
-    return f'<p class="key">{items}</p>' if items else ""
-
-
-def _algorithms(profile: ProfileFields) -> list[tuple[str, str]]:
-    named = [(name, colour) for name, colour in colours(profile).items() if name]
-    return [
-        *named[:_MOST_COLOURS],
-        *([("others", named[_MOST_COLOURS][1])] if len(named) > _MOST_COLOURS else []),
-    ]
+    return f'{explanation}<div class="scroll">{svg}</div>{key(meaning)}'
 
 
 def _findings(findings: tuple[Finding, ...]) -> str:

@@ -8,7 +8,7 @@ from html import escape
 
 from cenote.profile.fields import ProfileFields, Span, StepStats
 from cenote.profile.roofs import Roofs
-from cenote.profile.style import ACCOUNTS, WAIT, colours
+from cenote.profile.style import ACCOUNTS, HOST, WAIT, colours
 from cenote.profile.table import milliseconds
 
 _WIDTH = 960
@@ -126,14 +126,11 @@ def threads(profile: ProfileFields) -> str:
             70 + (_WIDTH - 70) * span.begin_us / end,
             (_WIDTH - 70) * (span.end_us - span.begin_us) / end,
         )
-        filled = (
-            WAIT if span.what == "wait" else ACCOUNTS["host"] if span.what == "host" else colour[step.how]
-        )
+        filled = WAIT if span.what == "wait" else ACCOUNTS[HOST] if span.what == HOST else colour[step.how]
         what = "waits at" if span.what == "wait" else step.algorithm
         label = f"{what} {step.title}: {span.end_us - span.begin_us:.1f} µs from {span.begin_us:.1f}"
-        # Neighbouring steps of one algorithm can be distinguished.
-        faint = 0.7 if span.step % 2 else 1.0
-        parts.append(_rect(x, 4 + 34 * span.thread, width, 28, filled, label, faint))
+        # Neighbouring steps of one algorithm can be distinguished; a fainter one would have no colour of the key.
+        parts.append(_rect(x, 4 + 34 * span.thread, width - min(0.6, width / 4), 28, filled, label))
     parts.append(_text(70, 20 + 34 * count, "0"))
     parts.append(_text(_WIDTH, 20 + 34 * count, milliseconds(end / 1e3), "text-anchor:end"))
     return _svg(_WIDTH, 26 + 34 * count, parts)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from html import escape
+
 from cenote.profile.fields import ProfileFields
 
 ACCOUNTS = {
@@ -11,9 +14,10 @@ ACCOUNTS = {
     "host": "#d1495b",
     "python": "#7a8794",
 }
+HOST = "host"
 WAIT = "#e9a23b55"
 _ALGORITHMS = ("#3d85c6", "#2a9d8f", "#b5638f", "#7aa95c", "#a9714b", "#8067b7", "#5f9ea8", "#9c9440")
-_OTHERS = "#7a8794"
+_OTHERS = "#5f6b78"
 
 STYLE = """
 :root { color-scheme: light dark }
@@ -48,13 +52,27 @@ STYLE = """
 
 
 def colours(profile: ProfileFields) -> dict[str, str]:
-    """Return a colour for each algorithm or other kind of step, those that take most time first; the last ones share
-    one."""
+    """Return a colour for each algorithm or other kind of step: `ranked_colours` by their times."""
     took: dict[str, float] = {}
     for step in profile.steps:
         took[step.how] = took.get(step.how, 0.0) + step.ms
-    ordered = sorted(took, key=lambda name: -took[name])
-    return {
-        name: _ALGORITHMS[place] if place < len(_ALGORITHMS) else _OTHERS
-        for place, name in enumerate(ordered)
-    }
+    return ranked_colours(took)
+
+
+def ranked_colours(took: Mapping[str, float]) -> dict[str, str]:
+    """Return a colour for each name, those that took most time first; the last ones share one. Steps on the host have
+    that of the time that a call spends there."""
+    ordered = sorted((name for name in took if name != HOST), key=lambda name: -took[name])
+    ranked = dict(zip(ordered, _ALGORITHMS, strict=False))
+    return {name: ACCOUNTS[HOST] if name == HOST else ranked.get(name, _OTHERS) for name in took}
+
+
+def key(entries: Collection[tuple[str, str]]) -> str:
+    """Return the meaning of colours as HTML: a name and a swatch each; those that share the last colour as "others"."""
+    named = [(name, colour) for name, colour in entries if name and colour != _OTHERS]
+    others = [("others", _OTHERS)] if any(colour == _OTHERS for name, colour in entries if name) else []
+    items = "".join(
+        f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
+        for name, colour in (*named, *others)
+    )
+    return f'<p class="key">{items}</p>' if items else ""
