@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from cenote.compiler.report import PlanDescription
 from cenote.profile import graph_page
 from cenote.profile.graph_layout import BOX_WIDTH, GAP, LINE_WIDTH, Drawing, laid_out
 from tests.onnx_texts import noise, parsed
+from tests.read_page import Read
 
 BRANCHES = """
     branches (float[1,8,16,16] x, float[1,8,16,16] other) => (float[1,24,16,16] y, float[1,8,1,1] z) {
@@ -41,32 +41,6 @@ def branches() -> onnx.ModelProto:
 
 def inputs() -> dict[str, Any]:
     return {"x": noise(1, 8, 16, 16), "other": noise(1, 8, 16, 16)}
-
-
-class Read(HTMLParser):
-    """A page: its balanced tags, its texts, its links and what they may lead to."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.texts: list[str] = []
-        self.links: set[str] = set()
-        self.marks: set[str] = set()
-        self.feed(page)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.links |= {link[1:] for link in [given.get("href") or ""] if link.startswith("#")}
-        self.marks |= {mark for mark in [given.get("id") or ""] if mark}
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 def test_steps_read_what_their_nodes_read() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 import cenote
-from cenote.cli.console import say, say_json, say_within, terminal_width, waiting
+from cenote.cli.console import err, say, say_json, say_within, terminal_width, waiting, write
 from cenote.cli.inputs import Inputs
 from cenote.cli.loaded import InputGroup, completed
 from cenote.cli.options import Json, Model
@@ -40,6 +40,10 @@ def verify(
             help="Of a value, relative to the peer's largest element (default: 1e-4; with --precision bfloat16 0.2).",
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write a page with a picture of the errors.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare each value of a model's plan, as it runs, with another engine; say where they part and whose fault it is.
@@ -65,6 +69,9 @@ def verify(
         for row in rows:
             say(row)
         say_within(verdict, terminal_width())
+    if html is not None:
+        write(html, verification.html(model.name))
+        err().print(f"written: {html}", markup=False, soft_wrap=True)
     if not verification.ok:
         raise typer.Exit(1)
 

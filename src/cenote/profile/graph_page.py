@@ -26,7 +26,6 @@ _OWN_STYLE = """
 .cenote .graph .small { font-size: 11px; opacity: .8 }
 .cenote .rows td:first-child { text-align: right; padding-right: 1em }
 .cenote .rows a { color: inherit }
-.cenote .scroll:focus-visible { outline: 2px solid #3d85c6 }
 """
 
 
@@ -238,6 +237,6 @@ def _table(plan: PlanDescription, times: Sequence[tuple[float, float] | None], s
         )
     heads = "".join(f"<th>{name}</th>" for name in ("", "node", "time", "algorithm", "output", "operator"))
     return (
-        f'<div class="scroll"><table class="rows"><thead><tr>{heads}</tr></thead>'
+        f'<div class="scroll" tabindex="0"><table class="rows"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )

@@ -106,7 +106,7 @@ def _picture(svg: str, words: str, meaning: Collection[tuple[str, str]]) -> str:
     if not svg:
         return ""
     explanation = f'<p class="faint">{escape(words)}</p>' if words else ""
-    return f'{explanation}<div class="scroll">{svg}</div>{key(meaning)}'
+    return f'{explanation}<div class="scroll" tabindex="0">{svg}</div>{key(meaning)}'
 
 
 def _findings(findings: tuple[Finding, ...]) -> str:
@@ -153,7 +153,7 @@ def _table(steps: Sequence[StepStats]) -> str:
         for step in steps
     )
     table = f'<table class="steps"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
-    return f'<div class="scroll">{table}</div>'
+    return f'<div class="scroll" tabindex="0">{table}</div>'
 
 
 def _environment(profile: ProfileFields) -> str:

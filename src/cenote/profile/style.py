@@ -28,7 +28,8 @@ STYLE = """
 .cenote .warn { border-left: 3px solid #e9a23b; background: #e9a23b1c; padding: .35em .8em; margin: .5em 0 }
 .cenote .bar { display: flex; height: 26px; margin: .6em 0 .3em; font-size: 12px; line-height: 26px; color: #fff }
 .cenote .bar i { font-style: normal; overflow: hidden; white-space: nowrap; text-indent: .5em; min-width: 1px }
-.cenote .scroll { overflow-x: auto } .cenote .scroll > svg { display: block; min-width: 620px }
+.cenote .scroll { overflow-x: auto } .cenote .scroll:focus-visible { outline: 2px solid #3d85c6 }
+.cenote .scroll > svg { display: block; min-width: 620px }
 .cenote table { border-collapse: collapse; font-size: 13px; width: 100%; font-variant-numeric: tabular-nums }
 .cenote th, .cenote td { text-align: left; padding: .2em .7em .2em 0; border-bottom: 1px solid #8883;
   vertical-align: top }

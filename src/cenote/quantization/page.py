@@ -32,7 +32,7 @@ def page(
         f"<h1>{title}</h1>{lines}<section><h2>Signal to noise of each layer's result, dB</h2>"
         '<p class="faint">Wide bars: in the quantised model, with the errors of all layers before. Lines: rounded and '
         "clipped alone. 6 dB are a bit.</p>"
-        f'<div class="scroll">{_picture(layers)}</div></section>'
+        f'<div class="scroll" tabindex="0">{_picture(layers)}</div></section>'
         f"<section><h2>Layers</h2>{_table(cells)}</section></main></body></html>\n"
     )
 

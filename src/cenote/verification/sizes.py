@@ -20,7 +20,7 @@ from cenote.models.model import Model
 from cenote.passes.specialize import specialize
 from cenote.runtime.signature import Signature
 from cenote.verification.errors import perturbed, relative_error, relative_error_to
-from cenote.verification.found import Divergence, Shapes, SizesRun, ValueErrors
+from cenote.verification.fields import Divergence, Shapes, SizesRun, ValueErrors
 from cenote.verification.peers import open_peer
 from cenote.verification.spill import Spill
 from cenote.verification.stream import Feed, RecordedValues, Subject

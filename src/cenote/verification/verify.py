@@ -29,7 +29,8 @@ from cenote.stages.planned import shared_under
 from cenote.stages.stage import Shared
 from cenote.verification.blame import import_fault, is_optimised_wrongly, turned
 from cenote.verification.errors import allowed_of, relative_error_to
-from cenote.verification.found import Divergence, ValueErrors, Verification
+from cenote.verification.fields import Divergence, ValueErrors
+from cenote.verification.found import Verification
 from cenote.verification.peers import REFERENCE, chosen, open_peer
 from cenote.verification.production import Made, Production
 from cenote.verification.sizes import Checked, Sizes, is_open, other_feeds, outputs_of_the_peer
