@@ -45,7 +45,9 @@ class Server:
 
     def waiting(self, model: str) -> int:
         """Requests in the queue of a model, as the metrics say."""
-        found = re.search(rf'cenote_waiting_requests{{model="{model}"}} (\d+)', self.get("metrics"))
+        found = re.search(
+            rf'cenote_waiting_requests{{model="{model}",version="1"}} (\d+)', self.get("metrics")
+        )
         assert found
         return int(found[1])
 

@@ -127,7 +127,7 @@ def test_single_files_are_models_where_no_folder_has_their_name(tmp_path: Path) 
     assert repository.names() == ["both", "flat", "planned"]
     repository.load_all()
     assert [first(repository, name) for name in repository.names()] == [4, 2, 5]
-    assert repository.find("planned").path.suffix == ".cenote"
+    assert repository.find("planned")[0].path.suffix == ".cenote"
     repository.close()
 
 
@@ -160,7 +160,7 @@ def test_counts_go_on_when_a_model_is_replaced(tmp_path: Path) -> None:
 
     def watch() -> None:
         while not stop.is_set():
-            seen.append(repository.counters()["m"].accepted)
+            seen.append(repository.counters()["m", "1"].accepted)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -172,7 +172,7 @@ def test_counts_go_on_when_a_model_is_replaced(tmp_path: Path) -> None:
     watcher.join(60)
     assert seen == sorted(seen), "a count fell"
     repository.unload("m")
-    assert repository.counters()["m"].answered == 40
+    assert repository.counters()["m", "1"].answered == 40
 
 
 def test_a_model_that_is_replaced_is_there_at_any_moment(tmp_path: Path) -> None:

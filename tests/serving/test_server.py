@@ -391,7 +391,7 @@ def test_killed_and_started_again_on_the_same_ports(tmp_path: Path) -> None:
         assert np.array_equal(client.infer("double", X), 2 * X)
         with ThreadPoolExecutor(1) as pool:
             lost = pool.submit(Client("http", first).infer, "gated", X)
-            until(lambda: 'cenote_accepted_total{model="gated"} 1.0' in first.get("metrics"))
+            until(lambda: 'cenote_accepted_total{model="gated",version="1"} 1.0' in first.get("metrics"))
             first.process.kill()
             assert isinstance(lost.exception(SECONDS), Exception)  # no answer, and none that is wrong
         first.process.wait(SECONDS)
@@ -403,5 +403,5 @@ def test_killed_and_started_again_on_the_same_ports(tmp_path: Path) -> None:
 def test_metrics(server: Server) -> None:
     Client("http", server).infer("double", X)
     found = server.get("metrics")
-    assert 'cenote_answered_total{model="double"}' in found
+    assert 'cenote_answered_total{model="double",version="1"}' in found
     assert "request_predict_seconds_count" in found

@@ -50,6 +50,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[Serv
     folder = tmp_path_factory.mktemp("models")
     save_times(folder / "double" / "3" / "model.onnx", 2)
     save_times(folder / "flat.onnx", 5)
+    for version in (1, 2):
+        save_times(folder / "pair" / str(version) / "model.onnx", 10 * version)
+    (folder / "pair" / "config.pbtxt").write_text("version_policy: { all {} }")
     (folder / "broken").mkdir()
     (folder / "broken" / "model.onnx").write_bytes(b"no model")
     with serving(folder, log, "--keep-going", "--access-log", "--max-batch", "4") as found:
@@ -100,9 +103,31 @@ def test_statistics(client: Client) -> None:
     assert after[2] > before[2]
     everything = client.triton.get_inference_statistics()
     rows = everything.model_stats if client.protocol == "grpc" else everything["model_stats"]
-    assert len(rows) == 2
+    assert len(rows) == 4  # two of them versions of a model
     with client.refused("404", "NOT_FOUND"):
         client.triton.get_inference_statistics("none")
+
+
+def test_several_versions_at_once(client: Client, log: Path) -> None:
+    """Each by its number, the largest without one; metadata, statistics and readiness of each."""
+    for version, factor in (("1", 10), ("2", 20), ("", 20)):
+        assert np.array_equal(client.infer("pair", X, model_version=version), factor * X)
+    with client.refused("404", "NOT_FOUND"):
+        client.infer("pair", X, model_version="3")
+    ready = [client.triton.is_model_ready("pair", version) for version in ("1", "2", "3")]
+    assert ready == [True, True, False]
+    found = client.triton.get_model_metadata("pair", "1")
+    statistics = client.triton.get_inference_statistics("pair", "1")
+    config = client.triton.get_model_config("pair", "2")
+    if client.protocol == "grpc":
+        assert (found.name, [*found.versions]) == ("pair", ["2", "1"])
+        assert [row.version for row in statistics.model_stats] == ["1"]
+    else:
+        assert (found["name"], found["versions"]) == ("pair", ["2", "1"])
+        assert [row["version"] for row in statistics["model_stats"]] == ["1"]
+        assert config["version_policy"] == {"all": {}}
+    assert re.search(r"pair +2 +READY", log.read_text())
+    assert re.search(r"pair +1 +READY", log.read_text())
 
 
 def test_configuration(client: Client) -> None:
@@ -156,7 +181,9 @@ def test_streams_are_refused_by_name(server: Server) -> None:
 
 def test_counters_never_fall_and_latencies_are_counted(client: Client, server: Server) -> None:
     def answered() -> float:
-        found = re.search(r'cenote_answered_total{model="double"} ([\d.]+)', server.get("metrics"))
+        found = re.search(
+            r'cenote_answered_total{model="double",version="3"} ([\d.]+)', server.get("metrics")
+        )
         assert found
         return float(found[1])
 
@@ -167,7 +194,7 @@ def test_counters_never_fall_and_latencies_are_counted(client: Client, server: S
     client.infer("double", X)
     assert answered() == before + 1
     text = server.get("metrics")
-    buckets = re.findall(r'cenote_request_seconds_bucket{le="([^"]+)",model="double"} ([\d.]+)', text)
+    buckets = re.findall(r'cenote_request_seconds_bucket{le="([^"]+)",model="double",version="3"} ([\d.]+)', text)
     assert buckets[-1][0] == "+Inf"
     assert float(buckets[-1][1]) >= 2
 

@@ -24,9 +24,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from cenote.core.errors import CapacityError, CenoteError, MissingFileError, UnavailableError, shown
 from cenote.core.version import __version__
-from cenote.serving.repository import Repository, Served
+from cenote.serving.repository import Repository, Served, not_loaded
 from cenote.serving.statistics import configuration, statistics
 from cenote.serving.tensors import array_of, described
+from cenote.serving.versions import parted
 
 _LENGTH = "inference-header-content-length"
 _NOT_THERE = ("classification", "shared_memory_region")
@@ -61,13 +62,6 @@ def refused(error: CenoteError) -> Exception:
     return NotFoundError(str(error)) if isinstance(error, MissingFileError) else InvalidInput(str(error))
 
 
-def not_loaded(name: str, version: str = "") -> str:
-    """Return the message for a model that is requested and not loaded."""
-    return (
-        f"version {version} of model '{name}' is not loaded" if version else f"model '{name}' is not loaded"
-    )
-
-
 def refusal_of_parameters(names: Sequence[str]) -> str:
     """Return the message for parameters of a request to load."""
     return (
@@ -77,27 +71,31 @@ def refusal_of_parameters(names: Sequence[str]) -> str:
 
 
 class CenoteModel(kserve.Model):  # type: ignore[misc]
-    """A model of a repository, by name: the model that answers may be replaced while it is served."""
+    """A model of a repository, by name and version ("": the largest): what answers may be replaced while it is
+    served."""
 
-    def __init__(self, name: str, repository: Repository, latency: Histogram) -> None:
+    def __init__(self, name: str, version: str, repository: Repository, latency: Histogram) -> None:
         super().__init__(name)
+        self.version = version
         self.repository, self.latency = repository, latency
         self.ready = True
 
     @property
     def _served(self) -> Served:
-        served = self.repository.get(self.name)
+        return self._at(self.version)
+
+    def _at(self, version: str) -> Served:
+        served = self.repository.get(self.name, version)
         if served is None:
-            raise NotFoundError(not_loaded(self.name))
+            raise NotFoundError(not_loaded(self.name, version))
         return served
 
     async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> InferResponse:
         """Answer one request of the Open Inference Protocol."""
         if not isinstance(payload, InferRequest):
             raise InvalidInput(f"use version 2 of the protocol: POST v2/models/{self.name}/infer")
-        served = self._served
-        if payload.model_version not in (None, "", served.found.version):
-            raise NotFoundError(not_loaded(self.name, payload.model_version))
+        served = self._at(self.version or payload.model_version or "")
+        version = served.found.version
         for name, advice in _REFUSED.items():
             if (payload.parameters or {}).get(name):
                 raise InvalidInput(f"the parameter {name} is not supported: {advice}")
@@ -109,11 +107,12 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
                     raise InvalidInput(f"input '{each.name}' is given twice")
                 _check(each)
                 arrays[each.name] = array_of(each.name, each.datatype, each.shape, each.data, each._raw_data)
-            outputs = await asyncio.wrap_future(self.repository.submit(self.name, arrays))
+            outputs = await asyncio.wrap_future(self.repository.submit(self.name, arrays, version))
         except CenoteError as error:
             raise refused(error) from error
-        self.latency.labels(self.name).observe(time.perf_counter() - start)
-        return _response(payload, served.found.version, outputs)
+        self.latency.labels(self.name, version).observe(time.perf_counter() - start)
+        payload.model_name = self.name
+        return _response(payload, version, outputs)
 
     def get_input_types(self) -> list[dict[str, Any]]:
         """Return the metadata of the inputs."""
@@ -169,18 +168,21 @@ class Registry(kserve.ModelRepository):  # type: ignore[misc]
         self.latency = Histogram(
             "cenote_request_seconds",
             "time from a request's tensors to its outputs, of requests that got outputs",
-            ["model"],
+            ["model", "version"],
             buckets=_SECONDS,
             registry=None,
         )
 
     def get_model(self, name: str) -> CenoteModel | None:
-        """Return the model, if it is loaded."""
-        return CenoteModel(name, self.repository, self.latency) if self.repository.get(name) else None
+        """Return the model, if it is loaded; `name` may be `addressed` with a version."""
+        plain, version = parted(name)
+        found = self.repository.get(plain, version)
+        return CenoteModel(plain, version, self.repository, self.latency) if found else None
 
     def get_models(self) -> dict[str, CenoteModel]:
         """Return all loaded models."""
-        return {name: CenoteModel(name, self.repository, self.latency) for name in self.repository.loaded()}
+        names = dict.fromkeys(served.found.name for served in self.repository.loaded())
+        return {name: CenoteModel(name, "", self.repository, self.latency) for name in names}
 
 
 class Plane(DataPlane):  # type: ignore[misc]
@@ -193,8 +195,8 @@ class Plane(DataPlane):  # type: ignore[misc]
 
     def served(self, name: str, version: str = "") -> Served | None:
         """Return the loaded model of this name, and of this version if one is named."""
-        served: Served | None = self._model_registry.repository.get(name)
-        return served if served is not None and version in ("", served.found.version) else None
+        served: Served | None = self._model_registry.repository.get(name, version)
+        return served
 
     def metadata(self) -> dict[str, Any]:
         """Return the server's name, version and extensions."""
@@ -202,10 +204,10 @@ class Plane(DataPlane):  # type: ignore[misc]
         return {**found, "extensions": [*found.get("extensions", ()), "statistics", "model_configuration"]}
 
     def statistics(self, name: str = "") -> dict[str, Any]:
-        """Return the counts and times of one loaded model, or of all."""
+        """Return the counts and times of one loaded model, `addressed` with or without a version, or of all."""
         if name:
             self.get_model_from_registry(name)
-        return statistics(self._model_registry.repository, name)
+        return statistics(self._model_registry.repository, *parted(name))
 
     def configuration(self, name: str) -> dict[str, Any]:
         """Return a loaded model's configuration."""
@@ -219,7 +221,7 @@ class Plane(DataPlane):  # type: ignore[misc]
         """Return a model's inputs, outputs, platform and versions."""
         model = self.get_model_from_registry(model_name)
         metadata = {**await super().model_metadata(model_name), "platform": "cenote"}
-        return {**metadata, "versions": [model._served.found.version]}
+        return {**metadata, "name": model.name, "versions": model.repository.versions(model.name)}
 
     def decode(self, body: Any, headers: Any, protocol_version: str = "", model_name: str = "") -> Any:
         """Return a request's parts. Binary tensors stay bytes: kserve's own decoder makes a list of numbers of each.
@@ -309,18 +311,18 @@ class Metrics:
         self.repository, self.latency = registry.repository, registry.latency
 
     def collect(self) -> Iterator[Any]:
-        """Yield one family for each counter, with one sample for each model."""
+        """Yield one family for each counter, with one sample for each version of a model."""
         waiting = GaugeMetricFamily(
-            "cenote_waiting_requests", "requests that wait for a worker", labels=["model"]
+            "cenote_waiting_requests", "requests that wait for a worker", labels=["model", "version"]
         )
-        for name, served in self.repository.loaded().items():
-            waiting.add_metric([name], served.batcher.waiting)
+        for served in self.repository.loaded():
+            waiting.add_metric(served.key, served.batcher.waiting)
         yield waiting
         counters = self.repository.counters()
         for field, meaning in _MEANINGS.items():
-            family = CounterMetricFamily(f"cenote_{field}", meaning, labels=["model"])
-            for name, counts in counters.items():
-                family.add_metric([name], getattr(counts, field))
+            family = CounterMetricFamily(f"cenote_{field}", meaning, labels=["model", "version"])
+            for key, counts in counters.items():
+                family.add_metric(key, getattr(counts, field))
             yield family
         yield from self.latency.collect()
 

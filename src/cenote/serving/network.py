@@ -27,9 +27,10 @@ from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from cenote.core.errors import shown
-from cenote.serving.adapter import Extension, Metrics, Plane, Registry, not_loaded, refusal_of_parameters
-from cenote.serving.repository import Repository
+from cenote.serving.adapter import Extension, Metrics, Plane, Registry, refusal_of_parameters
+from cenote.serving.repository import Repository, not_loaded
 from cenote.serving.rpc import grpc_server
+from cenote.serving.versions import addressed
 
 _access = logging.getLogger("cenote.serving.access")
 
@@ -118,9 +119,9 @@ def _told(problem: str, status: int) -> JSONResponse:
 class _Front:
     """Middleware that checks each request before kserve sees it.
 
-    It refuses bodies that are too large or compressed. From v2/models/NAME/versions/VERSION/… it removes the version,
-    if that is the one served: kserve refuses it. It declares the bodies of inference requests to be bytes, so that
-    one reader (`adapter`) reads them all.
+    It refuses bodies that are too large or compressed. In v2/models/NAME/versions/VERSION/… it makes name and version
+    one word (`addressed`), as kserve knows no versions. It declares the bodies of inference requests to be bytes, so
+    that one reader (`adapter`) reads them all.
     """
 
     def __init__(self, app: Any, plane: Plane, max_request: int) -> None:
@@ -132,7 +133,7 @@ class _Front:
             if self.plane.served(words[3], words[5]) is None:
                 await _told(not_loaded(words[3], words[5]), 404)(scope, receive, send)
                 return
-            del words[4:6]
+            words[3:6] = [addressed(words[3], words[5])]
             path = "/".join(words)
             scope = {**scope, "path": path, "raw_path": path.encode()}
         headers = dict(scope.get("headers", ()))

@@ -18,7 +18,9 @@ from kserve.protocol.grpc import grpc_predict_v2_pb2 as messages
 from kserve.protocol.grpc.interceptors import ExceptionToStatusInterceptor
 from kserve.protocol.grpc.servicer import InferenceServicer
 
-from cenote.serving.adapter import Extension, NotFoundError, Plane, not_loaded, refusal_of_parameters
+from cenote.serving.adapter import Extension, NotFoundError, Plane, refusal_of_parameters
+from cenote.serving.repository import not_loaded
+from cenote.serving.versions import addressed
 from cenote.serving.wire import Fields, configuration_fields, encoded, index_fields, statistics_fields
 
 _SERVICE = "GRPCInferenceService"
@@ -69,7 +71,8 @@ class _Servicer(InferenceServicer):  # type: ignore[misc]
         """Answer as HTTP does, with the version that is served."""
         if self._data_plane.served(request.name, request.version) is None:
             raise NotFoundError(not_loaded(request.name, request.version))
-        return messages.ModelMetadataResponse(**await self._data_plane.model_metadata(request.name))
+        address = addressed(request.name, request.version)
+        return messages.ModelMetadataResponse(**await self._data_plane.model_metadata(address))
 
 
 async def _no_streams(requests: object, context: grpc.aio.ServicerContext) -> None:
@@ -132,15 +135,15 @@ def _key(entry: object) -> str:
 
 
 def _answering(make: Callable[[str], Any]) -> Any:
-    """Return the handler of a call whose messages kserve lacks: requests have a model's name in field 1, if they have
-    one, as those for metadata; `make` returns the fields of the answer, or their coroutine."""
+    """Return the handler of a call whose messages kserve lacks: requests have a model's name and version in fields 1
+    and 2, if they have any, as those for metadata; `make` returns the fields of the answer, or their coroutine."""
 
     async def called(content: bytes, context: Any) -> bytes:
         try:
-            name = messages.ModelMetadataRequest.FromString(content).name
+            request = messages.ModelMetadataRequest.FromString(content)
         except (DecodeError, UnicodeDecodeError) as error:
             raise InvalidInput(f"the message is malformed: {error}") from error
-        found = make(name)
+        found = make(addressed(request.name, request.version))
         return encoded(await found if inspect.isawaitable(found) else found)
 
     return grpc.unary_unary_rpc_method_handler(called)

@@ -13,6 +13,7 @@ from cenote.core.errors import ArgumentError, UnsupportedError
 from cenote.core.locks import importing
 from cenote.serving.batcher import ServableModel
 from cenote.serving.repository import Repository
+from cenote.serving.versions import VersionPolicy
 
 # Bytes: the largest length that gRPC can count, and Triton's default.
 LARGEST_REQUEST = 2**31 - 1
@@ -24,6 +25,7 @@ def serve(
     host: str = "127.0.0.1",
     http_port: int = 8080,
     grpc_port: int = 8081,
+    versions: VersionPolicy | int | str = 1,
     workers: int | None = None,
     max_batch: int = 1,
     max_delay: float = 0.0,
@@ -39,7 +41,7 @@ def serve(
 
     host: address to listen on; by default this machine only, "0.0.0.0" for every network (there is no authentication).
     http_port, grpc_port: 0 lets the system choose; `started` is called with both ports when they are open.
-    workers, max_batch, max_delay, max_queue, load: those of `Repository`.
+    versions, workers, max_batch, max_delay, max_queue, load: those of `Repository`.
     max_request: bytes of a request's body, at most 2 GiB - 1; larger ones get 413 (gRPC:
         RESOURCE_EXHAUSTED).
     keep_going: serve the models that can be loaded where others cannot; by default the server ends then.
@@ -57,7 +59,13 @@ def serve(
     if not 1 <= max_request <= LARGEST_REQUEST:
         raise ArgumentError(f"max_request: {max_request} is not from 1 to {LARGEST_REQUEST}")
     network = _network()
-    options = {"workers": workers, "max_batch": max_batch, "max_delay": max_delay, "max_queue": max_queue}
+    options = {
+        "versions": versions,
+        "workers": workers,
+        "max_batch": max_batch,
+        "max_delay": max_delay,
+        "max_queue": max_queue,
+    }
     repository = Repository(folder, load=load, **options)  # type: ignore[arg-type]
     try:
         try:

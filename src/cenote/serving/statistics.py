@@ -11,21 +11,25 @@ from cenote.serving.repository import Repository, Served
 from cenote.serving.tensors import described
 
 
-def statistics(repository: Repository, name: str = "") -> dict[str, Any]:
-    """Return the counts and times of one loaded model, or of all, since the server started: `inference_count` requests
-    got outputs in `execution_count` runs; times are in nanoseconds, `compute_infer` counts runs."""
+def statistics(repository: Repository, name: str = "", version: str = "") -> dict[str, Any]:
+    """Return the counts and times of the loaded versions of a model, or of all models, since the server started:
+    `inference_count` requests got outputs in `execution_count` runs; times are in nanoseconds, `compute_infer` counts
+    runs."""
     counters = repository.counters()
-    served = {each: repository.get(each) for each in ([name] if name else sorted(repository.loaded()))}
-    rows = [_row(each, model, counters.get(each, Counters())) for each, model in served.items() if model]
-    return {"model_stats": rows}
+    wanted = [
+        served.key
+        for served in repository.loaded()
+        if name in ("", served.found.name) and version in ("", served.found.version)
+    ]
+    return {"model_stats": [_row(*key, counters.get(key, Counters())) for key in sorted(wanted)]}
 
 
-def _row(name: str, served: Served, counts: Counters) -> dict[str, Any]:
+def _row(name: str, version: str, counts: Counters) -> dict[str, Any]:
     waited, computed = (round(1e9 * x) for x in (counts.waited_seconds, counts.computed_seconds))
     none = {"count": 0, "ns": 0}
     return {
         "name": name,
-        "version": served.found.version,
+        "version": version,
         "inference_count": counts.answered,
         "execution_count": counts.runs,
         "inference_stats": {
@@ -50,7 +54,7 @@ def configuration(served: Served) -> dict[str, Any]:
         "name": served.found.name,
         "platform": "cenote",
         "backend": "cenote",
-        "version_policy": {"latest": {"num_versions": 1}},
+        "version_policy": served.found.policy.as_dict(),
         "max_batch_size": largest,
         **{side: [_tensor(each, bool(largest)) for each in tensors] for side, tensors in sides.items()},
         "instance_group": [{"name": served.found.name, "kind": "KIND_CPU", "count": batcher.workers}],

@@ -65,6 +65,14 @@ def serve(
     grpc_port: Annotated[
         int, typer.Option("--grpc-port", min=0, max=65535, help="0: the system chooses.")
     ] = 8081,
+    versions: Annotated[
+        str,
+        typer.Option(
+            "--versions",
+            help="How many versions of a model are served, from the largest down, or 'all'; a config.pbtxt's "
+            "version_policy goes before it.",
+        ),
+    ] = "1",
     keep_going: Annotated[
         bool,
         typer.Option("--keep-going", help="Serve the other models where one cannot be loaded at the start."),
@@ -75,7 +83,7 @@ def serve(
 
     Models run on one thread each, unless --threads says more.
 
-    Ends at SIGTERM or Ctrl-C, when what it has accepted is answered. Needs pip install 'cenote\\[kserve]'.
+    Ends at SIGTERM or Ctrl-C, when what it has accepted is answered. Needs kserve: pip install kserve.
     """
     options = options.changed(threads=options.threads or 1)
     # A line for each load, reload and failure; one for each request where that is wanted.
@@ -86,6 +94,7 @@ def serve(
         host=host,
         http_port=http_port,
         grpc_port=grpc_port,
+        versions=versions,
         **dataclasses.asdict(requests),
         load=lambda path: cenote.load_with(path, options),
         keep_going=keep_going,
