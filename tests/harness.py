@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from cenote.core.types import Array, TensorType
 from cenote.functional.dispatch import prepared_runner
@@ -47,6 +50,12 @@ __all__ = [
     "unpack",
     "view_of",
 ]
+
+
+def cast(x: Array, dtype: Any) -> Array:
+    """x as another type; whole numbers wrap. Straight from floats, a negative number has no meaning as an unsigned one:
+    x86 wraps, Arm gives 0 and NumPy warns."""
+    return (x.astype(np.int64) if np.dtype(dtype).kind in "ui" else x).astype(dtype)
 
 
 def run_alone(

@@ -387,3 +387,14 @@ def test_a_commit_has_one_subject() -> None:
     if found is None:
         pytest.skip("no git, or no history")
     assert not found
+
+
+def test_tests_do_without_pytorch_where_it_is_not_installed() -> None:
+    """`make pythons` and `make arm` have none: a module that imports it fails there, instead of being skipped."""
+    importing = [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for name, _, inside in imports(parsed(path.read_text(encoding="utf-8")))
+        if name.partition(".")[0] == "torch" and not inside
+    ]
+    assert not importing, 'write torch = pytest.importorskip("torch")'

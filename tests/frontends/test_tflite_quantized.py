@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import cenote
 from cenote.core.errors import CenoteError
@@ -14,6 +13,8 @@ from cenote.core.types import Array
 from cenote.frontends.tflite import schema
 from tests.frontends.records import lite_bytes, lite_record
 from tests.passes.models import steps
+
+torch = pytest.importorskip("torch")
 
 CODES = {name: number for number, name in schema.NAMES.items()}
 TYPES = {name: number for number, name in schema.TYPES.items()}

@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,8 @@ from cenote.core.formulas.checks import Evaluation
 from cenote.core.trace import Trace
 from cenote.kernels.row_lanes import RowLanes, fitting
 from tests.onnx_texts import parsed
+
+torch = pytest.importorskip("torch")
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33)
 WIDTHS = (33, 3, 5, 8, 15, 16)  # the first makes the plan

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from cenote.core.errors import InputError
 from cenote.core.types import FLOAT32, Declared
 from cenote.quantization.data import runs_of
+
+torch = pytest.importorskip("torch")
 
 OPEN = [Declared("x", FLOAT32, ("n", 3, 4))]
 FIXED = [Declared("x", FLOAT32, (2, 3, 4))]

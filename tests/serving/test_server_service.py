@@ -194,7 +194,9 @@ def test_counters_never_fall_and_latencies_are_counted(client: Client, server: S
     client.infer("double", X)
     assert answered() == before + 1
     text = server.get("metrics")
-    buckets = re.findall(r'cenote_request_seconds_bucket{le="([^"]+)",model="double",version="3"} ([\d.]+)', text)
+    buckets = re.findall(
+        r'cenote_request_seconds_bucket{le="([^"]+)",model="double",version="3"} ([\d.]+)', text
+    )
     assert buckets[-1][0] == "+Inf"
     assert float(buckets[-1][1]) >= 2
 

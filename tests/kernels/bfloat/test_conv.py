@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,8 @@ from cenote.ops.values import seeded
 from tests.codegen import bochs
 from tests.harness import lowerings_of, run_lowering
 from tests.targets import TARGETS, over_targets, target_name
+
+torch = pytest.importorskip("torch")
 
 TILES = TileWays(bf16=EMULATED)
 EMULATING = tuple(replace(target, bfloat=EMULATED, tiles=TILES) for target in TARGETS)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,8 @@ from cenote.ops.values import seeded
 from tests.codegen import bochs
 from tests.harness import lowerings_of, run_lowering
 from tests.targets import TARGETS, over_targets, target_name
+
+torch = pytest.importorskip("torch")
 
 EMULATING = tuple(replace(target, tiles=TileWays(f16=EMULATED)) for target in TARGETS)
 # x, filters, window, strides, pads, dilations

@@ -12,7 +12,7 @@ from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import View, dense_strides
 from cenote.kernels.pool.whole_map import BLOCK, PIECE, UNROLLED, Maps, Reduce, partials, whole_maps
 from cenote.runtime.steps import Slot, SlotKind
-from tests.harness import Buffer, launch, pack, unpack
+from tests.harness import Buffer, cast, launch, pack, unpack
 
 HOST = jit.host_target()
 GENERIC = jit.named_target("generic")
@@ -70,7 +70,7 @@ def test_mean_of_16_million_elements() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int8, np.uint8, np.int64])
 def test_element_types(dtype: Any) -> None:
-    x = (noise((9, 77)) * 20).astype(dtype)
+    x = cast(noise((9, 77)) * 20, dtype)
     np.testing.assert_array_equal(reduced(x, Reduce("max", x.dtype)), x.max(1))
     np.testing.assert_array_equal(reduced(x, Reduce("min", x.dtype)), x.min(1))
 

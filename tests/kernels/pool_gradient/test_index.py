@@ -26,7 +26,7 @@ from cenote.ops.pool.window import INDEX_RULES, MaxPool, MinPool
 from cenote.ops.roi.align import RoiAlign
 from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool
 from cenote.ops.values import special
-from tests.harness import run_alone
+from tests.harness import cast, run_alone
 from tests.kernels.native import kernel_of, noise, same
 
 # ---- indices --------------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def test_unpooling_and_gradients_by_indices(rule: str, last: bool) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.int16, np.int64])
 def test_element_types_of_indices(dtype: Any) -> None:
-    x = (noise(1, 3, 9, 21) * 40).astype(dtype)
+    x = cast(noise(1, 3, 9, 21) * 40, dtype)
     y, places = MaxPool((3, 3), (2, 2), return_indices=True).reference(x)
     unpool = MaxUnpool((3, 3), (2, 2), (), (9, 21), "plane")
     alone_y = run_alone(unpool, (y, places))[0]

@@ -20,7 +20,7 @@ from cenote.ops.pool.median import MedianPool
 from cenote.ops.pool.sparse_gradient import SparseGradient
 from cenote.ops.pool.weighted import SoftPool
 from cenote.ops.roi.align import RoiAlign
-from tests.harness import run_alone
+from tests.harness import cast, run_alone
 from tests.kernels.native import kernel_of, noise, same
 
 WINDOWS = ((2, 2), (3, 3), (5, 5), (4, 3), (1, 7))
@@ -158,7 +158,7 @@ def test_fractional_maxima(last: bool, real: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.float16, BFLOAT16, np.bool_])
 def test_fractional_maxima_of_other_types(dtype: Any) -> None:
-    x = (noise(2, 3, 9, 21) * 30).astype(dtype)
+    x = cast(noise(2, 3, 9, 21) * 30, dtype)
     draws = np.random.default_rng(3).random((2, 3, 2)).astype(np.float32)
     op = FractionalMaxPool((2, 2), (4, 11), True)
     assert kernel_of(op, [TensorType.known(value) for value in (x, draws)]) is not None

@@ -18,7 +18,7 @@ from cenote.ops.movement.resize import MODES, Resize
 from cenote.ops.movement.resize_taps import COORDINATES, NEAREST
 from cenote.ops.values import seeded
 from cenote.verification.contract.comparison import check_sample
-from tests.harness import lowerings_of
+from tests.harness import cast, lowerings_of
 from tests.targets import TARGETS
 
 DTYPES = (np.float32, np.float32, np.float64, np.float16, np.uint8)
@@ -178,7 +178,7 @@ def test_nearest_into_memory_that_begins_anywhere(dtype: Any) -> None:
     """Stores begin at whole vectors of memory, wherever a row begins, and none leaves it."""
     size = np.dtype(dtype).itemsize
     for width, scale in ((1, 2), (5, 3), (16, 2), (33, 2), (40, 4)):
-        x = (seeded((1, 2, 3, width), 5) * 50).astype(dtype)
+        x = cast(seeded((1, 2, 3, width), 5) * 50, dtype)
         wanted = x.repeat(scale, 2).repeat(scale, 3)
         for begin in range(0, 64 + size, 4 if size > 4 else size):
             memory = np.full(wanted.nbytes + 256, 0xAB, np.uint8)

@@ -7,7 +7,6 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,8 @@ from cenote.ops.conv.winograd import as_planes
 from cenote.runtime.formulas import Formulas
 from tests.harness import run_lowering
 from tests.targets import LARGE, SMALL, TARGETS, over_targets, target_name
+
+torch = pytest.importorskip("torch")
 
 Size = tuple[int, int, int]
 ONE = ((1, 1), (1, 1), (1, 1))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -25,6 +24,8 @@ from cenote.ops.quantization.quantized_linear import QLinearConv
 from tests.codegen import bochs
 from tests.harness import calls_of, input_types, lowerings_of, run_lowering
 from tests.targets import LARGE, TARGETS, anywhere
+
+torch = pytest.importorskip("torch")
 
 # A machine with the instruction runs both.
 WAYS = [replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,8 @@ from cenote.ops.quantization.quantized_linear import ConvInteger, ConvIntegerToF
 from tests.codegen import bochs
 from tests.harness import Native, native_call, run_lowering
 from tests.targets import TARGETS, anywhere
+
+torch = pytest.importorskip("torch")
 
 # A machine with the instruction runs both.
 WAYS = [replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,8 @@ from cenote.ops.quantization.quantized_linear import QLinearConv
 from cenote.ops.quantization.quantized_residual import QLinearConvAdd
 from tests.harness import calls_of, input_types, lowerings_of, run_lowering
 from tests.targets import TARGETS
+
+torch = pytest.importorskip("torch")
 
 WAYS = [replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))]
 named = pytest.mark.parametrize("target", WAYS, ids=lambda target: f"{target.name}-{target.dots}")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from cenote.core.target import EMULATED, PAIRS, TILE_EXTENSIONS, Target, TileWays
 from cenote.core.types import Array
@@ -16,6 +15,8 @@ from cenote.ops.quantization.quantized_transposed import QLinearConvTranspose
 from tests.codegen import bochs
 from tests.harness import Native, lowerings_of, native_call, run_lowering
 from tests.targets import LARGE, TARGETS, anywhere
+
+torch = pytest.importorskip("torch")
 
 WAYS = [replace(target, dots=way) for target in TARGETS for way in dict.fromkeys((target.dots, PAIRS))]
 

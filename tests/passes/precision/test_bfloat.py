@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import NodeProto, helper
-from torch.nn import functional as F
 
 import cenote
 from cenote.codegen import jit
 from cenote.core.types import Array
 from tests.passes.models import model, steps
 from tests.targets import TARGETS
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
 
 N = helper.make_node
 RANDOM = np.random.default_rng(16)

@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import helper
-from torch.nn import functional as F
 
 import cenote
 from cenote.core.types import Array
 from tests.passes.models import model
 from tests.targets import TARGETS
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
 
 N = helper.make_node
 RANDOM = np.random.default_rng(31)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-import torch
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 import cenote
@@ -14,6 +13,8 @@ from cenote.core.types import Array
 from cenote.passes.quantization.digits import digits
 from tests.passes.models import steps
 from tests.targets import TARGETS
+
+torch = pytest.importorskip("torch")
 
 N = helper.make_node
 RANDOM = np.random.default_rng(61)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import helper
 
 import cenote
 from cenote.core.types import Array
 from tests.passes.models import model, steps
+
+torch = pytest.importorskip("torch")
 
 N = helper.make_node
 RANDOM = np.random.default_rng(35)
