@@ -227,9 +227,24 @@ def test_inspect_shows_the_graph_of_a_model_that_is_in_the_cache(
 
 @pytest.mark.parametrize(
     ("line", "completed"),
-    [("cenote ins", ["inspect"]), ("cenote bench --tu", ["--tune"]), ("cenote run --precision e", ["exact"])],
+    [
+        ("cenote ins", ["inspect"]),
+        ("cenote bench --tu", ["--tune"]),
+        ("cenote run --precision e", ["exact"]),
+        ("cenote tile max", ["maxpool"]),
+        ("cenote tile m", ["maxpool", "minpool", "mine.onnx"]),
+        ("cenote tile maxpool --hardware npu-", ["npu-large", "npu-small"]),
+        ("cenote tile maxpool --hardware o", ["own.json"]),
+        ("cenote tile folder/", ["folder/inner.onnx"]),
+    ],
 )
-def test_the_shell_completes(line: str, completed: list[str]) -> None:
+def test_the_shell_completes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, completed: list[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("mine.onnx", "own.json", "other.txt", "folder/inner.onnx"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
     environment = os.environ | {
         "_CENOTE_COMPLETE": "complete_bash",
         "COMP_WORDS": line,

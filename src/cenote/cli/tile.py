@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +23,26 @@ _LAYER, _MODEL = "Of a layer", "Of a model"
 
 def _of_layer(help: str, *flags: str) -> Any:
     return typer.Option(*flags, help=help, rich_help_panel=_LAYER)
+
+
+def _machines(incomplete: str) -> list[str]:
+    return _completed(incomplete, cenote.tiling.hardware_names(), ".json")
+
+
+def _layers(incomplete: str) -> list[str]:
+    return _completed(incomplete, cenote.tiling.layer_kinds())
+
+
+def _completed(incomplete: str, names: Sequence[str], ending: str = "") -> list[str]:
+    """Names that begin like this, and files with that ending: a shell completes no others then."""
+    folder, _, begun = incomplete.rpartition("/")
+    prefix = incomplete[: len(incomplete) - len(begun)]
+    found = [name for name in names if name.startswith(incomplete)]
+    with contextlib.suppress(OSError):  # no such folder
+        for path in sorted(Path(folder or prefix or ".").iterdir()):
+            if path.name.startswith(begun) and (path.is_dir() or path.name.endswith(ending)):
+                found.append(f"{prefix}{path.name}{'/' if path.is_dir() else ''}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -65,7 +87,10 @@ class ModelGroup:
 class Planning:
     """Options of planning: the machine, the strategies and the fields of the policy."""
 
-    hardware: Annotated[str, typer.Option(help="npu, npu-small, npu-large, host, or a JSON file.")] = "npu"
+    hardware: Annotated[
+        str,
+        typer.Option(help="npu, npu-small, npu-large, host, or a JSON file.", autocompletion=_machines),
+    ] = "npu"
     strategy: Annotated[Strategy, typer.Option(help="The three stages, the exact search, or both.")] = (
         "three-stage"
     )
@@ -94,7 +119,9 @@ def tile(
     what: Annotated[
         str,
         typer.Argument(
-            help="A kind of layer (maxpool, avgpool, conv, ...) or a model file.", show_default=False
+            help="A kind of layer (maxpool, avgpool, conv, ...) or a model file.",
+            show_default=False,
+            autocompletion=_layers,
         ),
     ],
     layer: LayerGroup,

@@ -6,7 +6,7 @@ y, counts = cenote.tiling.simulate(plan, x)
 
 from __future__ import annotations
 
-from cenote.tiling.arguments import plan
+from cenote.tiling.arguments import layer_kinds, plan
 from cenote.tiling.buffer import PlanError
 from cenote.tiling.hardware import Hardware, hardware_names, hardware_of
 from cenote.tiling.layer import Tile
@@ -25,6 +25,7 @@ __all__ = [
     "TilingPlan",
     "hardware_names",
     "hardware_of",
+    "layer_kinds",
     "page",
     "plan",
     "plan_model",

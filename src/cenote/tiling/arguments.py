@@ -39,6 +39,13 @@ _GLOBAL: dict[str, Any] = {
     "globallppool": GlobalLpPool,
 }
 KINDS = (*_SLIDING, *_ADAPTIVE, *_GLOBAL, "conv")
+
+
+def layer_kinds() -> list[str]:
+    """Return the kinds of layers that `plan` takes, by name."""
+    return list(KINDS)
+
+
 _INDEXED = ("maxpool", "minpool", "adaptivemaxpool")
 # Parameters of a kind, beside those that all kinds have.
 _PARAMETERS = {
