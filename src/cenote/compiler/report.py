@@ -328,7 +328,7 @@ def _head(plan: PlanDescription) -> Iterator[str]:
     kernels, halos, host = map(plan.count, (StepKind.KERNEL, StepKind.HALO, StepKind.HOST))
     yield (
         f"{len(plan.steps)} steps on {plan.threads} thread(s): {kernels} kernels, {halos} halos, {host} on the host; "
-        f"{len(plan.free)} nodes cost nothing"
+        f"{len(plan.free)} nodes need no step"
     )
     if plan.guards:
         yield f"serves all sizes that have the same answers to {plan.guards} questions"
