@@ -16,11 +16,11 @@ def _normal(*shape: int) -> Any:
     return _rng.standard_normal(shape).astype(np.float32)
 
 
-def _on_map(make: Callable[[Any], Any], *shape: int, unknown: bool = True) -> Callable[[Any], Built]:
-    """Of one input, whose batch is not known."""
+def _on_map(make: Callable[[Any], Any], *shape: int, unknown: int = 1) -> Callable[[Any], Built]:
+    """Of one input, whose first axes are not known: the batch."""
 
     def build(v1: Any) -> Built:
-        x = v1.placeholder(tf.float32, [None if unknown else shape[0], *shape[1:]], name="x")
+        x = v1.placeholder(tf.float32, [*[None] * unknown, *shape[unknown:]], name="x")
         made = make(x)
         return {x: _normal(*shape)}, made if isinstance(made, list | tuple) else [made]
 
@@ -63,6 +63,20 @@ def _dilated(x: Any) -> Any:
         padding="VALID",
     )  # fmt: skip
     return [whole, tf.batch_to_space(alone, block, [[0, 1], [0, 1]])]
+
+
+def _dilated_open(x: Any) -> Any:
+    """The graph computes the paddings from the size of the picture."""
+    return [
+        tf.nn.convolution(x, _normal(3, 3, 3, 4), dilations=[2, 2], padding="SAME"),
+        tf.nn.convolution(x, _normal(3, 2, 3, 4), dilations=[3, 2], padding="SAME"),
+    ]
+
+
+def _places(x: Any) -> Any:
+    whole = tf.nn.max_pool_with_argmax(x, 3, 2, "SAME")
+    more = {"output_dtype": tf.int32, "include_batch_in_index": True}
+    return [*whole, *tf.nn.max_pool_with_argmax(x, [2, 3], [2, 2], "VALID", **more)]
 
 
 def _normalised(x: Any) -> Any:
@@ -282,6 +296,8 @@ GRAPHS: dict[str, Callable[[Any], Built]] = {
     "conv_same_odd": _on_map(_convolutions, 2, 7, 10, 3),
     "conv_transposed": _on_map(_transposed, 2, 7, 9, 3),
     "conv_dilated": _on_map(_dilated, 2, 8, 10, 3),
+    "conv_dilated_open": _on_map(_dilated_open, 2, 9, 12, 3, unknown=3),
+    "max_pool_places": _on_map(_places, 2, 9, 11, 3, unknown=3),
     "normalised": _on_map(_normalised, 2, 6, 5, 3),
     "volumes": _on_map(_three, 2, 4, 5, 6, 2),
     "activation": _on_map(_activations, 2, 3, 5),

@@ -7,17 +7,28 @@ amount of padding has its larger part at the end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cenote.core.errors import ModelError, UnsupportedError
+import numpy as np
+
+from cenote.core.errors import CenoteError, ModelError, UnsupportedError
+from cenote.core.types import Array
 from cenote.frontends.builder import PRIVATE, GraphBuilder, reshaped, transposed
 from cenote.frontends.pieces import clipped
 from cenote.frontends.strided_slice import as_int64
+from cenote.graph.graph import Node
 from cenote.ops.conv.conv import Conv
+from cenote.ops.movement.shape import Shape
 
 Pads = Sequence[tuple[int, int]]
+# Extents of the smallest picture that computed paddings are tried with. Others follow, for all remainders of a division
+# by the block.
+_HEIGHT, _WIDTH = 24, 41
+# Largest block that is tried: a convolution dilated by 64 has no more remainders.
+_MOST = 64
 
 
 def channels_first(builder: GraphBuilder, value: str, rank: int) -> str:
@@ -59,18 +70,15 @@ class SlidingWindow:
             return {"pads": (*(begin for begin, _ in self.pads), *(end for _, end in self.pads))}
         raise ModelError(f"padding '{self.padding}' is none of SAME, VALID, EXPLICIT")
 
-    def dilated(self, block: Sequence[int], pads: Pads, crops: Pads) -> SlidingWindow:
+    def dilated(self, block: Sequence[int], left: Pads) -> SlidingWindow:
         """Return the window of a convolution between SpaceToBatchND, which pads, and BatchToSpaceND, which crops: the
         one dilated by the block.
 
         Each of the block's phases is convolved separately, so the result has the extents of the dilated convolution of
-        the padded input; cropping the result reduces the padding.
+        the padded input; cropping the result reduces the padding, to what is `left`.
         """
-        left = [(b - cb, e - ce) for (b, e), (cb, ce) in zip(pads, crops, strict=True)]
         if min(min(pair) for pair in left) < 0:
-            raise UnsupportedError(
-                f"crops {[*map(list, crops)]} larger than the paddings {list(pads)} are not supported"
-            )
+            raise UnsupportedError(f"crops larger than the paddings are not supported: {list(left)} is left")
         if self.padding != "VALID" or {*self.strides, *self.steps} != {1}:
             raise UnsupportedError(
                 "the convolution after SpaceToBatchND must be VALID, with strides and dilations of 1"
@@ -78,7 +86,10 @@ class SlidingWindow:
         # Axes of a row that is convolved as a picture of height 1.
         added = 2 - len(block)
         return replace(
-            self, padding="EXPLICIT", pads=[(0, 0)] * added + left, dilations=(1,) * added + tuple(block)
+            self,
+            padding="EXPLICIT",
+            pads=[(0, 0)] * added + list(left),
+            dilations=(1,) * added + tuple(block),
         )
 
 
@@ -175,6 +186,18 @@ class ChannelsLast:
         more = {"kernel_shape": tuple(size), "strides": tuple(window.strides), **window.attributes}
         return self.on_first(op, x, window.rank, name, **more)
 
+    def max_pool_with_places(
+        self, x: str, size: Sequence[int], window: SlidingWindow, names: Sequence[str] = ("", "")
+    ) -> tuple[str, str]:
+        """Add a max pool that says where each maximum was: in its plane, row * width + column, without padding."""
+        more = {"kernel_shape": tuple(size), "strides": tuple(window.strides), **window.attributes}
+        first = self._in(x, window.rank)
+        y, places = self.builder.add_many("MaxPool", (first,), (self._name(names[0]), ""), **more)
+        extents = self.builder.add("Shape", first, start=2)
+        plane = self.builder.add("ReduceProd", extents, keepdims=0)
+        within = self.builder.add("Mod", places, plane)
+        return self._out(y, window.rank, names[0]), self._out(within, window.rank, names[1])
+
     def on_first(
         self, op: str, x: str, rank: int, name: str = "", operands: Sequence[str] = (), **attributes: Any
     ) -> str:
@@ -229,3 +252,67 @@ def fused(builder: GraphBuilder, value: str, activation: str, name: str = "") ->
     if activation not in bounds:
         raise UnsupportedError(f"the fused activation {activation} is not supported")
     return clipped(builder, value, *bounds[activation], name)
+
+
+# ---- paddings that a graph computes --------------------------------------------------------------------------------
+#
+# TensorFlow writes a dilated convolution as SpaceToBatchND, a convolution and BatchToSpaceND. Where the size of the
+# picture is open, its graph computes by how much to pad the end, so that the block divides the extent, and how much of
+# that to crop again. What is left, padding less cropping, is that of the dilated convolution, the same for any size.
+
+
+def pads_less_crops(builder: GraphBuilder, pads: str, crops: str, block: Sequence[int]) -> Pads:
+    """Return (begin, end) of each axis: what is left of the paddings once the crops are taken off.
+
+    Constants are subtracted. Values that follow from shapes are computed for pictures (N, H, W, C) of as many sizes
+    as the least common multiple of the block, and must leave the same; else UnsupportedError.
+    """
+    left = _left(builder, pads, crops, (_HEIGHT, _WIDTH), len(block))
+    if builder.known(pads) is None or builder.known(crops) is None:
+        period = math.lcm(*block)
+        if period > _MOST:
+            raise UnsupportedError(
+                f"paddings that are computed for a block of {list(block)} are not supported"
+            )
+        for more in range(1, period + 1):
+            # Heights and widths do not go in step.
+            size = (_HEIGHT + more, _WIDTH + (3 * more) % (period + 1))
+            if _left(builder, pads, crops, size, len(block)) != left:
+                raise UnsupportedError("the paddings are computed, and not those of a dilated convolution")
+    return left
+
+
+def _left(builder: GraphBuilder, pads: str, crops: str, size: tuple[int, int], axes: int) -> Pads:
+    both = [_computed(builder, value, size) for value in (pads, crops)]
+    for content in both:
+        if content.shape != (axes, 2):
+            raise ModelError(f"paddings of shape {list(content.shape)} for {axes} axes")
+    return [(int(begin), int(end)) for begin, end in both[0] - both[1]]
+
+
+def _computed(builder: GraphBuilder, value: str, size: tuple[int, int]) -> Array:
+    """The content of a value that follows from the shape of pictures of this size."""
+    makers: dict[str, Node] = {name: node for node in builder.nodes for name in node.outputs}
+    known: dict[str, Array] = {}
+
+    def content(name: str) -> Array:
+        constant = builder.known(name)
+        if constant is not None:
+            return constant
+        if name not in known:
+            if name not in makers:
+                raise UnsupportedError("the paddings are computed from the content of an input")
+            node = makers[name]
+            picture = np.broadcast_to(np.float32(0), (1, *size, 1))
+            inputs = [picture] if isinstance(node.op, Shape) else [content(each) for each in node.inputs]
+            known.update(zip(node.outputs, node.op.reference(*inputs), strict=True))
+        return known[name]
+
+    try:
+        return content(value).astype(np.int64)
+    except RecursionError as error:
+        raise UnsupportedError("the paddings are computed by too many operations") from error
+    except (ValueError, LookupError, ArithmeticError) as error:
+        if isinstance(error, CenoteError):
+            raise
+        raise UnsupportedError(f"the paddings are not computed from the picture's size ({error})") from error

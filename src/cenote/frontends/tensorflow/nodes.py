@@ -45,11 +45,11 @@ class Dead:
 @dataclass(frozen=True)
 class SpaceToBatchNode:
     """The result of SpaceToBatchND on `value`, and operations on it that wait for BatchToSpaceND: a convolution
-    between the two is a dilated one."""
+    between the two is a dilated one. `pads`: the value of the paddings."""
 
     value: str
     block: tuple[int, ...]
-    pads: tuple[tuple[int, int], ...]
+    pads: str
     waiting: tuple[NodeSite, ...] = ()
 
 

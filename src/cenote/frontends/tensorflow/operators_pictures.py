@@ -9,7 +9,7 @@ import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import tensorflow_common as common
-from cenote.frontends.channels_last import SlidingWindow
+from cenote.frontends.channels_last import SlidingWindow, pads_less_crops
 from cenote.frontends.tensorflow.nodes import Decode, NodeSite, SpaceToBatchNode, Value
 
 # As many groups as the channels of x and of the weights imply.
@@ -107,12 +107,28 @@ def _pool(op: str) -> Decode:
     return decode
 
 
+def _max_pool_with_places(site: NodeSite) -> Sequence[str]:
+    """Decode a max pool and the places of the maxima: (row * width + column) * channels + channel, and picture by
+    picture with `include_batch_in_index`."""
+    window = SlidingWindow(site.spatial("strides"), site.text("padding"))
+    names, builder = site.names(2), site.builder
+    y, places = site.pictures().max_pool_with_places(
+        site.x(0), site.spatial("ksize"), window, (names[0], f"{site.name}/planes")
+    )
+    shape, zero, one = builder.add("Shape", site.x(0)), builder.integers(0), builder.integers(1)
+    batch, channels = (builder.add("Gather", shape, builder.integers(axis)) for axis in (0, 3))
+    every_channel = builder.add("Range", zero, channels, one)
+    flat = builder.add("Add", builder.add("Mul", places, channels), every_channel)
+    if site.flag("include_batch_in_index"):
+        picture = builder.add("ReduceProd", builder.add("Shape", site.x(0), start=1), keepdims=0)
+        begins = builder.add("Mul", builder.add("Range", zero, batch, one), picture)
+        column = builder.add("Reshape", begins, builder.integers([-1, 1, 1, 1]))
+        flat = builder.add("Add", flat, column)
+    return y, builder.cast(flat, site.dtype("Targmax", 9), names[1])
+
+
 def _space_to_batch(site: NodeSite) -> Value:
-    block, pads = site.numbers(1, "the block"), site.need(2, "the paddings")
-    if pads.shape != (len(block), 2):
-        raise ModelError(f"paddings of shape {list(pads.shape)} for {len(block)} axes")
-    pairs = tuple((int(begin), int(end)) for begin, end in pads)
-    return SpaceToBatchNode(site.x(0), block, pairs)
+    return SpaceToBatchNode(site.x(0), site.numbers(1, "the block"), site.stored(2))
 
 
 def _batch_to_space(site: NodeSite) -> str:
@@ -133,8 +149,8 @@ def _batch_to_space(site: NodeSite) -> str:
         raise UnsupportedError(
             "exactly one convolution must stand between SpaceToBatchND and BatchToSpaceND, and first"
         )
-    crops = site.need(2, "the crops").tolist()
-    window = _window(convolutions[0]).dilated(spread.block, spread.pads, crops)
+    left = pads_less_crops(site.builder, spread.pads, site.stored(2), spread.block)
+    window = _window(convolutions[0]).dilated(spread.block, left)
     value: Value = spread.value
     for each in spread.waiting:
         inputs = [value, *each.inputs[1:]]
@@ -157,6 +173,7 @@ PICTURES: Mapping[str, Decode] = {
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _batch_norm),
     **dict.fromkeys(("MaxPool", "MaxPoolV2", "MaxPool3D"), _pool("MaxPool")),
     **dict.fromkeys(("AvgPool", "AvgPool3D"), _pool("AveragePool")),
+    "MaxPoolWithArgmax": _max_pool_with_places,
     "LRN": common.lrn("depth_radius"),
     "ResizeBilinear": common.resize("linear"),
     "ResizeNearestNeighbor": common.resize("nearest"),

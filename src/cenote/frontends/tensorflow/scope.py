@@ -16,6 +16,7 @@ _OUTPUTS = {
     "Switch": ("output_false", "output_true"),
     "Merge": ("output", "value_index"),
     "TopKV2": ("values", "indices"),
+    "MaxPoolWithArgmax": ("output", "argmax"),
     "Unique": ("y", "idx"),
     "NonMaxSuppressionV4": ("selected_indices", "valid_outputs"),
     "NonMaxSuppressionV5": ("selected_indices", "selected_scores", "valid_outputs"),

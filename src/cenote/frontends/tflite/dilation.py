@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.errors import UnsupportedError
+from cenote.frontends.channels_last import pads_less_crops
 
 if TYPE_CHECKING:
     from cenote.frontends.tflite.site import Decode, OperatorSite
 
-Pairs = tuple[tuple[int, int], ...]
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 _ELEMENTWISE = ("ADD", "MUL", "RELU", "RELU6", "ELU", "TANH", "LOGISTIC", "LEAKY_RELU")
 WAITING = (*_CONVOLUTIONS, *_ELEMENTWISE, "EXPAND_DIMS", "RESHAPE", "SQUEEZE")
@@ -22,20 +22,13 @@ WAITING = (*_CONVOLUTIONS, *_ELEMENTWISE, "EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 
 @dataclass(frozen=True)
 class SpaceToBatchTensor:
-    """The result of SPACE_TO_BATCH_ND on a tensor, and operators on it that wait for BATCH_TO_SPACE_ND."""
+    """The result of SPACE_TO_BATCH_ND on a tensor, the value of its paddings, and operators on it that wait for
+    BATCH_TO_SPACE_ND."""
 
     tensor: int
     block: tuple[int, ...]
-    pads: Pairs
+    pads: str
     waiting: tuple[OperatorSite, ...] = ()
-
-
-def pairs_of(site: OperatorSite, index: int, count: int) -> Pairs:
-    """Return (begin, end) for each of `count` axes."""
-    numbers = site.numbers(index, "the paddings")
-    if len(numbers) != 2 * count:
-        raise ModelError(f"{len(numbers)} paddings for {count} axes")
-    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def spread_of(site: OperatorSite) -> SpaceToBatchTensor:
@@ -43,7 +36,7 @@ def spread_of(site: OperatorSite) -> SpaceToBatchTensor:
     block = site.numbers(1, "the block")
     if len(block) not in (1, 2):
         raise UnsupportedError(f"a block of {len(block)} axes is not supported")
-    return SpaceToBatchTensor(site.tensor_number(0), block, pairs_of(site, 2, len(block)))
+    return SpaceToBatchTensor(site.tensor_number(0), block, site.stored(2))
 
 
 def waits(spread: SpaceToBatchTensor, site: OperatorSite) -> SpaceToBatchTensor:
@@ -59,19 +52,18 @@ def waits(spread: SpaceToBatchTensor, site: OperatorSite) -> SpaceToBatchTensor:
 
 def gathered(spread: SpaceToBatchTensor, site: OperatorSite, operators: Mapping[str, Decode]) -> str:
     """Decode BATCH_TO_SPACE_ND: the operators between, with the convolution dilated by the block."""
-    count = len(spread.block)
     if site.numbers(1, "the block") != spread.block:
         raise UnsupportedError(
             "a BATCH_TO_SPACE_ND with another block than SPACE_TO_BATCH_ND is not supported"
         )
-    crops = pairs_of(site, 2, count)
     convolutions = [each for each in spread.waiting if each.op in _CONVOLUTIONS]
     if len(convolutions) != 1:
         raise UnsupportedError(
             f"{len(convolutions)} convolutions between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND: one is supported"
         )
     own = convolutions[0]
-    window = own.windowed().dilated(spread.block, spread.pads, crops)
+    left = pads_less_crops(site.builder, spread.pads, site.stored(2), spread.block)
+    window = own.windowed().dilated(spread.block, left)
     importer, value = site.importer, site.importer.real(spread.tensor)
     for each in spread.waiting:
         # The tensor of the name itself is in phases.

@@ -172,8 +172,9 @@ def offer(problem: PoolProblem, target: Target) -> Candidate | None:
         rows=rows if rows <= MOST_ROWS else 0,
         pairs=pairs,
         unit=problem.index is not None and problem.index.adds[2] == 1,
-        left=left if pairs else 0,
-        right=1 if pairs and right > 0 else 0,  # a number: the kernel's text depends on it
+        # Numbers: the kernel's text depends on them. SAME of an open width has a padding that follows from it.
+        left=int(left) if pairs else 0,
+        right=1 if pairs and right > 0 else 0,
     )
     pitch = scratch_pitch(problem, cut.strip, spec.lanes)
     build = window_build(
