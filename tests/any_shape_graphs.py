@@ -37,7 +37,7 @@ class OpenNetwork:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.maps = [Map("x", self.channels)]
-        self.outputs: list[str] = []
+        self.outputs: dict[str, list[str | int | None]] = {}
 
     def add(self, op: str, inputs: Sequence[str], count: int = 1, **attributes: object) -> str:
         """A node; the name of its first output (the others follow with a letter)."""
@@ -83,15 +83,26 @@ class OpenNetwork:
             "Conv",
             [x.name, *weights],
             kernel_shape=[k, k],
-            pads=[k // 2] * 4,
             strides=[stride] * 2,
             group=group,
+            **self.padding(k),
         )
         y = self.add("Relu", [y]) if self.draw(st.booleans()) else y
         if stride == 1:
             self.maps.append(Map(y, channels, x.grid, x.halvings))
         else:
             self.halved(x, y, channels, (2,))
+
+    def padding(self, k: int) -> dict[str, object]:
+        """Of an odd window: half of it on each side, by numbers or by a rule that needs the size (the same grid)."""
+        rule = self.draw(st.sampled_from(("", "", "SAME_UPPER", "SAME_LOWER")))
+        return {"auto_pad": rule} if rule else {"pads": [k // 2] * 4}
+
+    def places(self) -> None:
+        """An output: where the maxima of the input are. (Those of computed maps may differ by rounding.)"""
+        k, stride = self.draw(st.sampled_from(((3, 1), (3, 2), (5, 2), (3, 3))))
+        y = self.add("MaxPool", ["x"], 2, kernel_shape=[k, k], strides=[stride] * 2, **self.padding(k))
+        self.outputs[self.add("Cast", [f"{y}b"], to=onnx.TensorProto.FLOAT)] = ["n", None, None, None]
 
     def pool(self) -> None:
         x, op = self.pick(), self.draw(st.sampled_from(("MaxPool", "AveragePool")))
@@ -101,7 +112,8 @@ class OpenNetwork:
         k, stride, pad, ceil = form
         if x.halvings == 2 and stride == 2:
             return
-        y = self.add(op, [x.name], kernel_shape=[k, k], strides=[stride] * 2, pads=[pad] * 4, ceil_mode=ceil)
+        padding = self.padding(k) if pad == k // 2 else {"pads": [pad] * 4}
+        y = self.add(op, [x.name], kernel_shape=[k, k], strides=[stride] * 2, ceil_mode=ceil, **padding)
         if stride == 1:
             self.maps.append(Map(y, x.channels, x.grid, x.halvings))
         else:
@@ -185,17 +197,18 @@ class OpenNetwork:
         """An output: global average, rows, Gemm."""
         x = self.pick()
         y = self.add("Flatten", [self.add("GlobalAveragePool", [x.name])], axis=1)
-        self.outputs.append(self.add("Gemm", [y, self.noise(10, x.channels), self.noise(10)], transB=1))
+        y = self.add("Gemm", [y, self.noise(10, x.channels), self.noise(10)], transB=1)
+        self.outputs[y] = ["n", 10]
 
     # ---- the whole --------------------------------------------------------------------------------------------
 
     def model(self) -> onnx.ModelProto:
-        """The last map is an output, and what `classify` has made."""
+        """The last map is an output, and what `classify` and `places` have made."""
         if self.maps[-1].name == "x":
             self.maps.append(Map(self.add("Relu", ["x"]), self.channels))
         n, h, w = SYMBOLS
         x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [n, self.channels, h, w])
-        made = {self.maps[-1].name: [n, None, None, None], **{name: [n, 10] for name in self.outputs}}
+        made: dict[str, list[str | int | None]] = {self.maps[-1].name: [n, None, None, None], **self.outputs}
         outputs = [
             helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in made.items()
         ]
@@ -206,7 +219,7 @@ class OpenNetwork:
 STEPS: tuple[Callable[[OpenNetwork], None], ...] = (
     OpenNetwork.convolution, OpenNetwork.convolution, OpenNetwork.convolution, OpenNetwork.pool, OpenNetwork.pool,
     OpenNetwork.enlarge, OpenNetwork.join, OpenNetwork.join, OpenNetwork.split, OpenNetwork.gate,
-    OpenNetwork.sequence, OpenNetwork.shuffle, OpenNetwork.classify,
+    OpenNetwork.sequence, OpenNetwork.shuffle, OpenNetwork.classify, OpenNetwork.places,
 )  # fmt: skip
 
 

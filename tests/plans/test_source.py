@@ -244,3 +244,28 @@ def test_weights_may_lie_behind_a_folder_that_is_not_there(
     again = cenote.load(source)
     assert np.array_equal(again(picture()), expected)
     assert isinstance(again.plan, StoredPlan), "kept"
+
+
+def test_a_size_without_a_plan_is_told_with_what_to_do(tmp_path: Path) -> None:
+    """Without the model's file no plan can be made: a plan holds for sizes that pad alike (SAME, by parity)."""
+    made = {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}
+    nodes = [helper.make_node("MaxPool", ["x"], ["y"], **made)]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8, "h", "w"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(
+        helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=opset, ir_version=8),
+        tmp_path / "m.onnx",
+    )
+    model = cenote.load(tmp_path / "m.onnx")
+    model(np.zeros((1, 8, 8, 8), np.float32))
+    model.save(tmp_path / "m.cenote")
+    (tmp_path / "m.onnx").unlink()
+    plan = cenote.load(tmp_path / "m.cenote")
+    assert plan(np.zeros((2, 8, 10, 12), np.float32)).shape == (2, 8, 5, 6)
+    said = (
+        r"no plan for x \[1, 8, 9, 9\] \(it has: 1 class\(es\) of sizes, such as that of x \[1, 8, 8, 8\]; x "
+        r"\[2, 8, 10, 12\]\): load the model, call plan_for\(\{'x': \(1, 8, 9, 9\)\}\), and save it again"
+    )
+    with pytest.raises(cenote.InputError, match=said):
+        plan(np.zeros((1, 8, 9, 9), np.float32))

@@ -155,7 +155,8 @@ class Planned:
                 self.keep()
                 return Stage.of_class(found, numbers, self.shared)
         if self.source is None:
-            raise no_plan_for(self.by_shapes)
+            names = [declared.name for declared in self.interface.inputs]
+            raise no_plan_for(names, shapes, self.by_shapes, len(self.classes.plans))
         with importing():
             from cenote.graph.graph import OwnedGraph
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
@@ -325,10 +326,28 @@ class Shared:
         return ConstantPool()
 
 
-def no_plan_for(kept: Iterable[Sequence[Sequence[int]]]) -> InputError:
-    """Return the error for shapes without a plan in the plan file; `kept` are the shapes with one."""
-    shown_shapes = "; ".join(str([list(shape) for shape in shapes]) for shapes in kept)
-    return InputError(f"the plan file has no plan for these input shapes (it has: {shown_shapes})")
+_SHOWN = 4  # shapes in an error
+
+
+def no_plan_for(
+    names: Sequence[str],
+    wanted: Sequence[Sequence[int]],
+    kept: Iterable[Sequence[Sequence[int]]],
+    classes: int,
+) -> InputError:
+    """Return the error for shapes without a plan in the plan file, by the inputs' names; `kept` are shapes with one,
+    `classes` those of sizes that it has plans for."""
+
+    def shown_shapes(shapes: Sequence[Sequence[int]]) -> str:
+        return ", ".join(f"{name} {[*shape]}" for name, shape in zip(names, shapes, strict=True))
+
+    has = f"{classes} class(es) of sizes, such as that of " if classes else ""
+    such = "; ".join(map(shown_shapes, islice(kept, _SHOWN)))
+    call = {name: (*shape,) for name, shape in zip(names, wanted, strict=True)}
+    return InputError(
+        f"the plan file has no plan for {shown_shapes(wanted)} (it has: {has}{such}): load the model, call "
+        f"plan_for({call}), and save it again"
+    )
 
 
 class Stages(OrderedDict[Any, Stage]):
