@@ -10,7 +10,7 @@ from cenote.compiler.barriers import COMPUTE
 from cenote.compiler.report import PlanDescription, StepDescription
 from cenote.profile.fields import ProfileFields
 from cenote.profile.graph_layout import BOX_HEIGHT, BOX_WIDTH, Drawing, Place, laid_out
-from cenote.profile.style import STYLE, key, ranked_colours
+from cenote.profile.style import document, key, ranked_colours
 from cenote.profile.table import milliseconds
 
 # Boxes of the largest graph that is drawn: some 100,000 pixels of height, 5 MB.
@@ -49,7 +49,6 @@ _JOINED = 3  # boxes or more
 
 def graph_page(model: str, plans: Sequence[PlanDescription], profile: ProfileFields | None) -> str:
     """Return the page. The times are the profile's; None: there are none on it."""
-    title = escape(f"{model}: its graph")
     times = [_times(profile, stage, plan) for stage, plan in enumerate(plans)]
     colour = _colours(plans, times)
     sections = "".join(
@@ -63,12 +62,7 @@ def graph_page(model: str, plans: Sequence[PlanDescription], profile: ProfileFie
             f'<span class="faint">a call: {escape(", ".join(profile.inputs))}; {profile.threads} thread(s); '
             f"{escape(profile.processor)}, {escape(profile.target)}</span></p>"
         )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>{title}</title><style>{STYLE}{_OWN_STYLE}</style></head><body><main class="cenote">'
-        f"<h1>{title}</h1>{timed}{key(colour.items())}{sections}</main></body></html>\n"
-    )
+    return document(f"{model}: its graph", f"{timed}{key(colour.items())}{sections}", _OWN_STYLE)
 
 
 def _times(

@@ -7,7 +7,7 @@ from html import escape
 
 from cenote.profile import pictures
 from cenote.profile.fields import Finding, ProfileFields, StepStats
-from cenote.profile.style import ACCOUNTS, STYLE, WAIT, colours, key
+from cenote.profile.style import ACCOUNTS, STYLE, WAIT, colours, document, key
 from cenote.profile.table import HEADS, accounts_of, disturbances, milliseconds, row
 
 # Rows of the table of a page; those that are not folded away.
@@ -20,18 +20,12 @@ _FEW_STEPS = 15
 
 def page(profile: ProfileFields) -> str:
     """Return the whole page."""
-    title = escape(f"{profile.model}: where the time goes")
     body = "".join(
         f"<section><h2>{escape(name)}</h2>{content}</section>"
         for name, content in _sections(profile)
         if content
     )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>{title}</title><style>{STYLE}</style></head><body><main class="cenote">'
-        f"<h1>{title}</h1>{_head(profile)}{body}</main></body></html>\n"
-    )
+    return document(f"{profile.model}: where the time goes", _head(profile) + body)
 
 
 def fragment(profile: ProfileFields) -> str:

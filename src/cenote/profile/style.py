@@ -52,6 +52,17 @@ STYLE = """
 """
 
 
+def document(title: str, body: str, style: str = "") -> str:
+    """Return a whole page of HTML; `title` is text, `body` HTML, `style` what the page has beside the common one."""
+    shown = escape(title)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<title>{shown}</title><style>{STYLE}{style}</style></head><body><main class="cenote">'
+        f"<h1>{shown}</h1>{body}</main></body></html>\n"
+    )
+
+
 def colours(profile: ProfileFields) -> dict[str, str]:
     """Return a colour for each algorithm or other kind of step: `ranked_colours` by their times."""
     took: dict[str, float] = {}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from cenote.profile.style import ACCOUNTS, STYLE, WAIT
+from cenote.profile.style import ACCOUNTS, WAIT, document
 from cenote.quantization.table import LayerErrors
 
 # Pixels of a layer's row, of its name, and of the bars.
@@ -23,18 +23,15 @@ def page(
     path: str, summary: Sequence[str], cells: Sequence[Sequence[str]], layers: Sequence[LayerErrors]
 ) -> str:
     """Return the whole page: the account before and after, a bar per layer, the table of cells."""
-    title = escape(f"{path}: what 8 bits cost")
     lines = "".join(f"<p>{escape(line)}</p>" for line in summary)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>{title}</title><style>{STYLE}</style></head><body><main class="cenote">'
-        f"<h1>{title}</h1>{lines}<section><h2>Signal to noise of each layer's result, dB</h2>"
+    body = (
+        f"{lines}<section><h2>Signal to noise of each layer's result, dB</h2>"
         '<p class="faint">Wide bars: in the quantised model, with the errors of all layers before. Lines: rounded and '
         "clipped alone. 6 dB are a bit.</p>"
         f'<div class="scroll" tabindex="0">{_picture(layers)}</div></section>'
-        f"<section><h2>Layers</h2>{_table(cells)}</section></main></body></html>\n"
+        f"<section><h2>Layers</h2>{_table(cells)}</section>"
     )
+    return document(f"{path}: what 8 bits cost", body)
 
 
 def _picture(layers: Sequence[LayerErrors]) -> str:

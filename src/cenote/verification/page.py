@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from cenote.profile.style import ACCOUNTS, STYLE, key
+from cenote.profile.style import ACCOUNTS, document, key
 from cenote.verification.fields import SizesRun, ValueErrors, VerificationFields, shown, sizes_text
 
 _INHERITED, _LOCAL, _FAULT = "#3d85c6", ACCOUNTS["kernels"], ACCOUNTS["host"]
@@ -19,19 +19,16 @@ _SHOWN_ROWS = 40
 
 def page(found: VerificationFields, name: str) -> str:
     """Return the whole page: the verdict, the error of every value in the order of the plan, the values as a table."""
-    title = escape(f"{name} beside {found.against}")
     verdict = f"<p{'' if found.ok else ' class=warn'}>{escape(found.verdict)}</p>"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>{title}</title><style>{STYLE}</style></head><body><main class="cenote">'
-        f"<h1>{title}</h1>{verdict}"
+    body = (
+        f"{verdict}"
         "<section><h2>Errors of the values, in the order in which the plan makes them</h2>"
         '<p class="faint">Relative to the largest element. Inherited: the difference from the other engine, with all '
         "errors before it. Local: that of the layer's kernels from their reference in float64 on the same inputs.</p>"
         f'<div class="scroll" tabindex="0">{_picture(found)}</div>{key(_meaning(found))}</section>'
-        f"{_sizes(found.sizes)}<section><h2>Values</h2>{_values(found)}</section></main></body></html>\n"
+        f"{_sizes(found.sizes)}<section><h2>Values</h2>{_values(found)}</section>"
     )
+    return document(f"{name} beside {found.against}", body)
 
 
 def _meaning(found: VerificationFields) -> list[tuple[str, str]]:
