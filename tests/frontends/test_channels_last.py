@@ -10,11 +10,11 @@ from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.channels_last import pads_less_crops
 
 
-def graph(block: int, begin: int = 2, end: int = 3) -> tuple[GraphBuilder, str, str]:
+def graph(block: int, begin: int = 2, end: int = 3, axis: int = 1) -> tuple[GraphBuilder, str, str]:
     """As TensorFlow writes them: the end is padded until the block divides the height, and so much is cropped."""
     build = GraphBuilder()
     x = build.input("x", np.dtype(np.float32), (None, None, None, 3))
-    height = build.add("Gather", build.add("Shape", x), build.integers([1]))
+    height = build.add("Gather", build.add("Shape", x), build.integers([axis]))
     full = build.add("Add", height, build.integers([begin + end]))
     size = build.integers([block])
     over = build.add("Mod", build.add("Sub", size, build.add("Mod", full, size)), size)
@@ -38,10 +38,13 @@ def test_constants_are_subtracted() -> None:
         pads_less_crops(build, pads, crops, [2])
 
 
-def test_paddings_that_grow_with_the_picture_are_refused() -> None:
-    build, pads, _ = graph(4)
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("block", [2, 3, 4, 5, 8, 11])
+def test_paddings_that_grow_with_the_picture_are_refused(block: int, axis: int) -> None:
+    """Whichever side they follow, and whatever the block."""
+    build, pads, _ = graph(block, axis=axis)
     with pytest.raises(UnsupportedError, match="not those of a dilated convolution"):
-        pads_less_crops(build, pads, build.integers([[0, 0]]), [4])
+        pads_less_crops(build, pads, build.integers([[0, 0]]), [block])
 
 
 def test_a_block_of_too_many_sizes_is_refused() -> None:

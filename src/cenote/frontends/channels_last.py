@@ -8,7 +8,7 @@ amount of padding has its larger part at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -267,7 +267,8 @@ def pads_less_crops(builder: GraphBuilder, pads: str, crops: str, block: Sequenc
     Constants are subtracted. Values that follow from shapes are computed for pictures (N, H, W, C) of as many sizes
     as the least common multiple of the block, and must leave the same; else UnsupportedError.
     """
-    left = _left(builder, pads, crops, (_HEIGHT, _WIDTH), len(block))
+    makers = {name: node for node in builder.nodes for name in node.outputs}
+    left = _left(builder, makers, pads, crops, (_HEIGHT, _WIDTH), len(block))
     if builder.known(pads) is None or builder.known(crops) is None:
         period = math.lcm(*block)
         if period > _MOST:
@@ -275,24 +276,25 @@ def pads_less_crops(builder: GraphBuilder, pads: str, crops: str, block: Sequenc
                 f"paddings that are computed for a block of {list(block)} are not supported"
             )
         for more in range(1, period + 1):
-            # Heights and widths do not go in step.
-            size = (_HEIGHT + more, _WIDTH + (3 * more) % (period + 1))
-            if _left(builder, pads, crops, size, len(block)) != left:
+            # Both have every remainder, and do not go in step.
+            size = (_HEIGHT + more, _WIDTH + period - more)
+            if _left(builder, makers, pads, crops, size, len(block)) != left:
                 raise UnsupportedError("the paddings are computed, and not those of a dilated convolution")
     return left
 
 
-def _left(builder: GraphBuilder, pads: str, crops: str, size: tuple[int, int], axes: int) -> Pads:
-    both = [_computed(builder, value, size) for value in (pads, crops)]
+def _left(
+    builder: GraphBuilder, makers: Mapping[str, Node], pads: str, crops: str, size: tuple[int, int], axes: int
+) -> Pads:
+    both = [_computed(builder, makers, value, size) for value in (pads, crops)]
     for content in both:
         if content.shape != (axes, 2):
             raise ModelError(f"paddings of shape {list(content.shape)} for {axes} axes")
     return [(int(begin), int(end)) for begin, end in both[0] - both[1]]
 
 
-def _computed(builder: GraphBuilder, value: str, size: tuple[int, int]) -> Array:
+def _computed(builder: GraphBuilder, makers: Mapping[str, Node], value: str, size: tuple[int, int]) -> Array:
     """The content of a value that follows from the shape of pictures of this size."""
-    makers: dict[str, Node] = {name: node for node in builder.nodes for name in node.outputs}
     known: dict[str, Array] = {}
 
     def content(name: str) -> Array:
