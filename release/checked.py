@@ -69,8 +69,14 @@ def source(path: Path) -> None:
     tops = {member.split("/")[1] for member in members if "/" in member}
     if missing := set(SOURCES) - tops:
         raise Fault(f"{path.name} lacks {', '.join(sorted(missing))}")
-    if strange := [member for member in members if "__pycache__" in member or member.endswith(".bundle")]:
+    if strange := [member for member in members if made_here(member)]:
         raise Fault(f"{path.name} holds {strange[0]}")
+
+
+def made_here(member: str) -> bool:
+    """Whether a file was written in this checkout by Python, a benchmark or an example: none of the project's."""
+    hidden = {part for part in member.split("/") if part.startswith(".")} - {".ci", ".gitignore"}
+    return bool(hidden) or "__pycache__" in member or member.endswith(".bundle")
 
 
 def metadata_of(raw: bytes) -> email.message.Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,23 +33,26 @@ def everywhere(files: Files, named: Sequence[str]) -> None:
 
 def attempt(python: str, file: Path, folder: Path) -> str:
     """What came of it, in a line. The plan file that the wheel's trial leaves in `folder` is what the runtime runs."""
-    environment = folder / "env"
-    shutil.rmtree(environment, ignore_errors=True)
-    run(python, "-m", "venv", environment)
-    own = environment / "bin" / "python"
-    run(own, *PIP, file, folder=folder, alone=True)
-    printed = run(environment / "bin" / "cenote", "--version", folder=folder, alone=True)
+    own = environment(python, file, folder)
+    printed = run(own.with_name("cenote"), "--version", folder=folder, alone=True)
     if __version__ not in printed:
         raise Fault(f"{file.name}: cenote --version prints {printed.strip()}, not {__version__}")
     said = run(own, TRIAL, "runtime" if "runtime" in file.name else "cenote", folder=folder, alone=True)
     return f"{file.name}: {said.strip()}"
 
 
+def environment(python: str, file: Path, folder: Path) -> Path:
+    """The Python of a new environment with `file` and what it requires."""
+    made = folder / "env"
+    shutil.rmtree(made, ignore_errors=True)
+    run(python, "-m", "venv", made)
+    own = made / "bin" / "python"
+    run(own, *PIP, file, folder=folder, alone=True)
+    return own
+
+
 def packages(file: Path, folder: Path) -> Path:
     """The Python of an environment that holds `file` and what it requires, nothing else: not even pip."""
-    environment = folder / "env"
-    run("python3", "-m", "venv", environment)
-    own = environment / "bin" / "python"
-    run(own, *PIP, file, folder=folder, alone=True)
+    own = environment(sys.executable, file, folder)
     run(own, "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools", "pip", folder=folder, alone=True)
     return own

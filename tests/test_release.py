@@ -77,6 +77,8 @@ def test_a_source_distribution_holds_what_its_pages_speak_of(tmp_path: Path) -> 
         checked.source(source(tmp_path, tuple(name for name in names if not name.startswith("mkdocs"))))
     with pytest.raises(Fault, match=r"holds .*kernels\.bundle"):
         checked.source(source(tmp_path, (*names, "src/cenote/data/kernels.bundle")))
+    with pytest.raises(Fault, match=r"holds .*examples/\.models/turn\.onnx"):
+        checked.source(source(tmp_path, (*names, ".ci/run", "examples/.models/turn.onnx")))
 
 
 def test_large_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
