@@ -72,6 +72,8 @@ class ChannelGather(Op):
             cls(tuple((0, i) for i in range(13)) + tuple((1, i) for i in range(9))), (one, two), "concat"
         )
         yield Sample(cls(tuple((0, 12 - i) for i in range(13))), (one,), "reverse")
+        wide = (seeded((1, 58, 2, 3), 1), seeded((1, 58, 2, 3), 2))
+        yield Sample(cls(tuple((i % 2, i // 2) for i in range(116))), wide, "interleave of many blocks")
         yield Sample(cls(((0, 3),)), (seeded((1, 4, 0, 3), 1),), "no rows")
         yield Sample(
             cls(tuple((i % 3, i) for i in range(8))), (one, seeded((2, 8, 5, 7), 3), two), "three tensors"
