@@ -313,10 +313,7 @@ def test_damaged_bytes_are_refused_cleanly(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [0, 1, 63, 64, 127, 128, 65536, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])
 def test_numbers_are_encoded_as_they_are_read(value: int) -> None:
     assert binary.Reader(binary.unsigned(value)).unsigned() == value
-    assert binary.Reader(binary.in_five_bytes(value)).unsigned() == value
     assert binary.Reader(binary.address(value)).signed() % (1 << 32) == value
-    assert binary.Reader(binary.in_five_bytes(value, True)).signed() % (1 << 32) == value
-    assert len(binary.in_five_bytes(value, True)) == 5
 
 
 def test_npm_packs_the_folder(tmp_path: Path) -> None:

@@ -87,14 +87,6 @@ def address(value: int) -> bytes:
     return signed(value - (1 << 32) if value >= 1 << 31 else value)
 
 
-def in_five_bytes(value: int, has_sign: bool = False) -> bytes:
-    """Return a number in the five bytes that objects keep for one. An address from 2^31 on fills a signed one, too."""
-    last = value >> 28 & 127
-    if has_sign and value >= 1 << 31:
-        last = value >> 28 & 15 | 0x70
-    return bytes([value >> 7 * i & 127 | 128 for i in range(4)] + [last])
-
-
 def vector(items: Sequence[bytes]) -> bytes:
     """Return items behind their number."""
     return unsigned(len(items)) + b"".join(items)

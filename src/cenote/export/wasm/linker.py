@@ -29,6 +29,7 @@ from cenote.export.wasm.objects import (
     OF_DATA,
     OF_FUNCTION,
     TYPE,
+    Relocation,
     WasmObject,
 )
 
@@ -36,6 +37,7 @@ PAGE = 65536
 _LARGEST = 1 << 32
 _I32, _MUTABLE, _CONST, _END = b"\x7f", b"\1", b"\x41", b"\x0b"
 _STACK_POINTER = "__stack_pointer"
+_OPERAND = 5  # bytes that an object keeps for an index or address
 _CALLS = 3  # functions on the stack at most: a run, a kernel, a copy
 
 
@@ -129,29 +131,28 @@ class Module:
             count += len(each.bodies)
 
     def _relocated(self, each: WasmObject, start: int, content: bytes) -> bytes:
-        """Return a function's body with the indices and addresses that it names."""
-        made = bytearray(content)
+        """Return a function's body with the indices and addresses that it names, in as few bytes as they need in place
+        of the five that objects keep for each: branches have no distances that this could change."""
+        made, done = bytearray(), 0
         for relocation in each.relocations.get("reloc.CODE", ()):
             at = relocation.place - start
-            if not 0 <= at < len(content):
-                continue
-            symbol = each.symbols[relocation.symbol]
-            kind, has_sign = relocation.kind, False
-            if kind == FUNCTION_INDEX:
-                value = _known(self.numbers, symbol.name)
-            elif kind in (ADDRESS_LEB, ADDRESS_SLEB):
-                value, has_sign = (
-                    _known(self.addresses, symbol.name) + relocation.addend,
-                    kind == ADDRESS_SLEB,
-                )
-            elif kind == GLOBAL_INDEX and symbol.name == _STACK_POINTER:
-                value = 0
-            else:
-                raise CodegenError(
-                    f"relocation {kind} of {symbol.name or 'a symbol'} in a WebAssembly object"
-                )
-            made[at : at + 5] = binary.in_five_bytes(value, has_sign)
-        return bytes(made)
+            if 0 <= at < len(content):
+                made += content[done:at] + self._operand(each, relocation)
+                done = at + _OPERAND
+        return bytes(made + content[done:])
+
+    def _operand(self, each: WasmObject, relocation: Relocation) -> bytes:
+        """Return the index or address that a relocation asks for."""
+        symbol, kind = each.symbols[relocation.symbol], relocation.kind
+        if kind == FUNCTION_INDEX:
+            return binary.unsigned(_known(self.numbers, symbol.name))
+        if kind == ADDRESS_LEB:
+            return binary.unsigned(_known(self.addresses, symbol.name) + relocation.addend)
+        if kind == ADDRESS_SLEB:
+            return binary.address(_known(self.addresses, symbol.name) + relocation.addend)
+        if kind == GLOBAL_INDEX and symbol.name == _STACK_POINTER:
+            return binary.unsigned(0)
+        raise CodegenError(f"relocation {kind} of {symbol.name or 'a symbol'} in a WebAssembly object")
 
     # ---- text -----------------------------------------------------------------------------------------------------
 
