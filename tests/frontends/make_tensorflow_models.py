@@ -1,6 +1,6 @@
 """Makes tests/frontends/tensorflow_models.zip: small models of TensorFlow, TensorFlow Lite, Keras, and answers.
 
-Run with TensorFlow 2.x, Keras 3 and ai-edge-litert installed; the tests need none of them:
+Run with TensorFlow 2.x, Keras 3, tf_keras and ai-edge-litert installed; the tests need none of them:
 
     python tests/frontends/make_tensorflow_models.py
 """
@@ -77,9 +77,10 @@ def add_network(found: Collection, name: str, model: Any, formats: Sequence[str]
             path.write_text(str(frozen(model)))
         elif form == "tflite":
             path.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
-            (first, *rest) = (each[:1] for each in inputs)
-            found.add(f"{name}_one", path.name, [first, *rest], [each[:1] for each in outputs])
-            continue
+            if model.inputs[0].shape[0] is None:
+                (first, *rest) = (each[:1] for each in inputs)
+                found.add(f"{name}_one", path.name, [first, *rest], [each[:1] for each in outputs])
+                continue
         found.add(name, path.name, inputs, outputs)
 
 
@@ -184,6 +185,20 @@ def add_lite(
     found.add(name, f"{name}.tflite", inputs, outputs, **more)
 
 
+def add_fused_lstm(found: Collection) -> None:
+    """An LSTM that the converter makes one operator: Keras 2's."""
+    import tf_keras
+
+    x = tf_keras.Input(batch_shape=(2, 6, 3))
+    both = tf_keras.layers.Bidirectional(tf_keras.layers.LSTM(4, return_sequences=True))(x)
+    model = tf_keras.Model(x, tf_keras.layers.LSTM(5)(both))
+    sequence = np.random.default_rng(7).standard_normal((2, 6, 3)).astype(np.float32)
+    function = tf.function(model).get_concrete_function(tf.TensorSpec((2, 6, 3), tf.float32))
+    content = tf.lite.TFLiteConverter.from_concrete_functions([function], model).convert()
+    (found.folder / "lite_lstm.tflite").write_bytes(content)
+    found.add("lite_lstm", "lite_lstm.tflite", [sequence], [np.asarray(model(sequence))])
+
+
 def main() -> None:
     keras.utils.set_random_seed(5)
     with tempfile.TemporaryDirectory() as folder:
@@ -198,6 +213,7 @@ def main() -> None:
             add_checkpoint(found, resource)
         for name, (function, shapes, quantise) in tensorflow_networks.LITE.items():
             add_lite(found, name, function, shapes, quantise)
+        add_fused_lstm(found)
         found.write()
 
 

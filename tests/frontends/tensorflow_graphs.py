@@ -73,6 +73,25 @@ def _dilated_open(x: Any) -> Any:
     ]
 
 
+def _lists(x: Any) -> list[Any]:
+    """Lists that grow and shrink, and one of a tensor's slices."""
+    raw = tf.raw_ops
+    anything = np.array(-1, np.int32)
+    grown = raw.EmptyTensorList(element_shape=anything, max_num_elements=-1, element_dtype=tf.float32)
+    for row in (x[0], x[1] * 2, x[2]):
+        grown = raw.TensorListPushBack(input_handle=grown, tensor=row)
+    shrunk, last = raw.TensorListPopBack(input_handle=grown, element_shape=anything, element_dtype=tf.float32)
+    sliced = raw.TensorListFromTensor(tensor=x, element_shape=np.array([4], np.int32))
+    return [
+        raw.TensorListStack(input_handle=shrunk, element_shape=anything, element_dtype=tf.float32),
+        last,
+        raw.TensorListLength(input_handle=grown),
+        raw.TensorListLength(input_handle=sliced),
+        raw.TensorListGetItem(input_handle=sliced, index=1, element_shape=anything, element_dtype=tf.float32),
+        raw.TensorListStack(input_handle=sliced, element_shape=anything, element_dtype=tf.float32),
+    ]
+
+
 def _places(x: Any) -> Any:
     whole = tf.nn.max_pool_with_argmax(x, 3, 2, "SAME")
     more = {"output_dtype": tf.int32, "include_batch_in_index": True}
@@ -297,6 +316,7 @@ GRAPHS: dict[str, Callable[[Any], Built]] = {
     "conv_transposed": _on_map(_transposed, 2, 7, 9, 3),
     "conv_dilated": _on_map(_dilated, 2, 8, 10, 3),
     "conv_dilated_open": _on_map(_dilated_open, 2, 9, 12, 3, unknown=3),
+    "lists": _on_map(_lists, 3, 4),
     "max_pool_places": _on_map(_places, 2, 9, 11, 3, unknown=3),
     "normalised": _on_map(_normalised, 2, 6, 5, 3),
     "volumes": _on_map(_three, 2, 4, 5, 6, 2),

@@ -247,6 +247,14 @@ def _embedding() -> Any:
     )
 
 
+def _recurrent() -> Any:
+    """Loops over lists of tensors outside of Keras's own files. TensorFlow Lite wants a batch of known size."""
+    x = keras.Input(batch_shape=(2, 6, 3))
+    both = L.Bidirectional(L.LSTM(4, return_sequences=True, bias_initializer="random_normal"))(x)
+    back = L.SimpleRNN(3, return_sequences=True, go_backwards=True)(both)
+    return keras.Model(x, L.GRU(5, bias_initializer="random_normal")(back))
+
+
 NETWORKS = {
     "vgg": (_vgg, f"{ALL} savedmodel"),
     "resnet": (_resnet, f"{ALL} savedmodel"),
@@ -255,6 +263,7 @@ NETWORKS = {
     "densenet": (_densenet, ALL),
     "unet": (_unet, f"{ALL} savedmodel"),
     "one_dimension": (_one_dimension, ALL),
+    "recurrent": (_recurrent, "pb savedmodel tflite"),
     "three_dimensions": (_three_dimensions, "keras h5 pb"),
     "three_more": (_three_more, "keras h5 pb"),
     "channels_first": (_channels_first, "keras h5 pb"),

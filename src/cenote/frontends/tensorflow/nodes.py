@@ -19,14 +19,12 @@ from cenote.frontends.channels_last import ChannelsLast, SlidingWindow
 from cenote.frontends.tensorflow.branches import Branches, Sides, around
 from cenote.frontends.tensorflow.custom import decode_of
 from cenote.frontends.tensorflow.messages import Contents
-from cenote.frontends.tensorflow.scope import TensorFlowScope
+from cenote.frontends.tensorflow.scope import MERGES, TensorFlowScope
 from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
-from cenote.frontends.tensorflow_common import Site, words
+from cenote.frontends.tensorflow_common import MOST_NODES, Site, words
 from cenote.ops.user_operators import UserOperators
 
 DEEPEST_CALL = 64
-# Nodes that inlining may make.
-MOST_NODES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,16 @@ class Noise:
     """Random numbers, or a result computed from them."""
 
 
-Value = str | VariableHandle | Dead | SpaceToBatchNode | Noise
+@dataclass(frozen=True)
+class TensorList:
+    """A list of tensors: the slices of the tensor `whole` along its first axis, or `items`, "" where none is written
+    yet."""
+
+    whole: str = ""
+    items: tuple[str, ...] = ()
+
+
+Value = str | VariableHandle | Dead | SpaceToBatchNode | Noise | TensorList
 DEAD = Dead()
 # The key of operations on Noise in the table of operations, whatever they are.
 MET_NOISE = "an operation on Noise"
@@ -70,7 +77,6 @@ _HANDS_ON = words(
     "StatelessIf While StatelessWhile"
 )
 
-_MERGES = ("Merge", "RefMerge")
 
 _WAITING = words(
     "Conv2D DepthwiseConv2dNative ExpandDims Squeeze BiasAdd Add AddV2 Mul Identity Relu Relu6 Elu Selu "
@@ -114,6 +120,8 @@ class NodeSite(Site):
             raise UnsupportedError(
                 f"input {index} is made of random numbers; save the model for inference (training=False)"
             )
+        if isinstance(value, TensorList):
+            raise UnsupportedError(f"input {index} is a list of tensors, which this operation does not read")
         if not isinstance(value, str):
             raise UnsupportedError(
                 f"input {index} is the handle of a variable, which this operation does not read"
@@ -265,7 +273,7 @@ class TensorFlowImporter:
             if missing:
                 if missing[0] in path:
                     raise UnsupportedError(
-                        f"node '{missing[0]}' depends on itself: loops of Enter and NextIteration are not supported"
+                        f"node '{missing[0]}' depends on itself, and not as a loop of Enter, Merge and Exit does"
                     )
                 stack.append(missing[0])
                 continue
@@ -284,7 +292,7 @@ class TensorFlowImporter:
         if self._count > MOST_NODES:
             raise UnsupportedError(f"inlining the model's functions makes more than {MOST_NODES} nodes")
         inputs = [self.value(scope, each) for each in sources]
-        if node.op not in _MERGES and any(isinstance(value, Dead) for value in inputs):
+        if node.op not in MERGES and any(isinstance(value, Dead) for value in inputs):
             # One for every output that it may have.
             return (DEAD,) * 64
         ways = [scope.sides_of(each) for each in sources]
@@ -298,7 +306,7 @@ class TensorFlowImporter:
             located = error.located(f"node '{site.name}' ({node.op})")
             if not isinstance(error, UnsupportedError):
                 raise located from error
-            if sides and node.op not in _MERGES:
+            if sides and node.op not in MERGES:
                 return (
                     self.branches.refused(error.located(f"node '{site.name}' ({node.op})"), site.name),
                 ) * 64

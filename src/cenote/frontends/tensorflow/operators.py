@@ -11,8 +11,10 @@ from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import pieces
 from cenote.frontends import tensorflow_common as common
 from cenote.frontends.tensorflow.dropout import DROPOUT
+from cenote.frontends.tensorflow.frames import FRAMES
 from cenote.frontends.tensorflow.nodes import Decode, NodeSite, Value, VariableHandle
 from cenote.frontends.tensorflow.operators_branches import BRANCHES
+from cenote.frontends.tensorflow.operators_lists import LISTS
 from cenote.frontends.tensorflow.operators_pictures import PICTURES
 from cenote.frontends.tensorflow.operators_shape import SHAPES
 from cenote.frontends.tensorflow.tensors import STRING
@@ -62,9 +64,9 @@ def _read(site: NodeSite) -> Value:
 
 
 def _while(site: NodeSite) -> Sequence[Value]:
-    """Decode a loop whose condition stays a constant: it is unrolled, at most a thousand times."""
+    """Decode a loop whose condition stays a constant: it is unrolled."""
     state: Sequence[Value] = site.inputs
-    for _ in range(1000):
+    for _ in range(common.MOST_ROUNDS + 1):
         (condition,) = site.importer.call(site, site.attributes["cond"].func.name, state)
         decided = site.builder.known(condition) if isinstance(condition, str) else None
         if decided is None or decided.size != 1:
@@ -72,7 +74,7 @@ def _while(site: NodeSite) -> Sequence[Value]:
         if not bool(decided.reshape(())):
             return state
         state = site.importer.call(site, site.attributes["body"].func.name, state)
-    raise UnsupportedError("a loop of more than 1,000 rounds is not supported")
+    raise UnsupportedError(f"a loop of more than {common.MOST_ROUNDS:,} rounds is not supported")
 
 
 def _log1p(site: NodeSite) -> str:
@@ -203,6 +205,8 @@ OPERATORS: Mapping[str, Decode] = {
     "Cast": common.cast,
     "Select": _select,
     "ResourceGather": _gather_variable,
+    **FRAMES,
+    **LISTS,
     **PICTURES,
     **SHAPES,
 }

@@ -15,6 +15,7 @@ _OUTPUTS = {
     "FusedBatchNorm": ("y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2"),
     "Switch": ("output_false", "output_true"),
     "Merge": ("output", "value_index"),
+    "TensorListPopBack": ("output_handle", "tensor"),
     "TopKV2": ("values", "indices"),
     "MaxPoolWithArgmax": ("output", "argmax"),
     "Unique": ("y", "idx"),
@@ -22,6 +23,8 @@ _OUTPUTS = {
     "NonMaxSuppressionV5": ("selected_indices", "selected_scores", "valid_outputs"),
 }
 _OUTPUTS |= dict.fromkeys(("FusedBatchNormV2", "FusedBatchNormV3"), _OUTPUTS["FusedBatchNorm"])
+
+ENTERS, MERGES, _EXITS = ("Enter", "RefEnter"), ("Merge", "RefMerge"), ("Exit", "RefExit")
 
 
 @dataclass
@@ -41,6 +44,8 @@ class TensorFlowScope(Generic[Value]):
     fed: dict[tuple[str, int], str] = field(default_factory=dict)
     # References to outputs that leave it.
     results: Sequence[str] = ()
+    # Last values of the loops that are unrolled, by frame and Switch.
+    frames: dict[str, dict[str, Value]] = field(default_factory=dict)
 
     def place(self, reference: str) -> tuple[str, int]:
         """Return node and output that an input refers to: "node", "node:1", or "node:name:1" in a function."""
@@ -64,8 +69,29 @@ class TensorFlowScope(Generic[Value]):
         if node.op in ("IteratorGetNext", "Placeholder"):
             # An input, whatever its content would be computed from.
             return []
+        if node.op in _EXITS:
+            return [enter.input[0] for enter in self.frame_of(name)[1].values()]
         read = [each for each in node.input if not each.startswith("^")]
         return read or [each[1:] for each in node.input if is_pivot(self.nodes, each[1:])]
+
+    def frame_of(self, name: str) -> tuple[str, dict[str, Any]]:
+        """Return the frame that an Exit leaves and all its Enters. Raises ModelError where there is none."""
+        path = [name]
+        for _ in range(3):  # to the Switch, the Merge and the Enter
+            node = self.nodes.get(path[-1])
+            if node is None or not node.input:
+                break
+            path.append(self.place(node.input[0])[0])
+        first = self.nodes.get(path[-1])
+        if first is None or first.op not in ENTERS or len(path) != 4:
+            raise ModelError(f"node '{name}' leaves a loop that nothing enters")
+        frame = first.attr["frame_name"].s.decode()
+        enters = {
+            each: node
+            for each, node in self.nodes.items()
+            if node.op in ENTERS and node.attr["frame_name"].s.decode() == frame
+        }
+        return frame, enters
 
 
 def is_pivot(nodes: Mapping[str, Any], name: str) -> bool:

@@ -64,15 +64,22 @@ class Tensor:
         return self.dtype
 
 
+SubgraphCall = Callable[[int, Sequence[str]], Sequence[str]]
+"""Adds a subgraph of the file, by its number, to the graph under construction: values of its inputs, in their stored
+form, to those of its outputs."""
+
+
 class TfliteImporter:
-    """Importer of operators into a graph under construction.
+    """Importer of a subgraph's operators into a graph under construction.
 
     A quantised tensor is in the graph in its stored form, integers, behind every operator that makes one; operators
     work on the numbers that it represents, in float32.
     """
 
-    def __init__(self, buffer: FlatBuffer, tensors: list[Tensor]) -> None:
-        self.builder, self.buffer, self.tensors = GraphBuilder(), buffer, tensors
+    def __init__(
+        self, buffer: FlatBuffer, tensors: list[Tensor], call: SubgraphCall, builder: GraphBuilder
+    ) -> None:
+        self.builder, self.buffer, self.tensors, self.call = builder, buffer, tensors, call
         # Values of tensors in their stored form.
         self.made: dict[int, str] = {}
         # Values of the numbers that quantised tensors represent.
@@ -87,6 +94,17 @@ class TfliteImporter:
         self.operators = UserOperators({})
         # Tensors of operators that were not imported.
         self.failed: set[int] = set()
+
+    def begin(self, inputs: Sequence[int], values: Sequence[str]) -> None:
+        """Start over with these inputs: of what was made before, constants stay."""
+        if len(inputs) != len(values):
+            raise ModelError(f"the subgraph takes {len(inputs)} inputs, not {len(values)}")
+        for made in (self.made, self.reals):
+            for number in [each for each in made if self.tensor(each).content is None]:
+                del made[number]
+        self.dequantized.clear()
+        self.spreads.clear()
+        self.made.update(zip(inputs, values, strict=True))
 
     def tensor(self, number: int) -> Tensor:
         if not 0 <= number < len(self.tensors):

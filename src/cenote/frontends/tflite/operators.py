@@ -11,6 +11,7 @@ from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import tensorflow_common as common
 from cenote.frontends.builder import reshaped, transposed
 from cenote.frontends.channels_last import SlidingWindow, channels_first, channels_last
+from cenote.frontends.tflite.operators_recurrent import RECURRENT
 from cenote.frontends.tflite.operators_shape import SHAPES
 from cenote.frontends.tflite.site import Decode, OperatorSite
 from cenote.ops.pool.average import AveragePool
@@ -198,5 +199,6 @@ OPERATORS: Mapping[str, Decode] = {
         "MEAN=Mean SUM=Sum REDUCE_MAX=Max REDUCE_MIN=Min REDUCE_PROD=Prod",
         lambda name: common.reduction(f"Reduce{name}"),
     ),
+    **RECURRENT,
     **SHAPES,
 }

@@ -9,8 +9,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
 from cenote.core.types import dtype_named
-from cenote.frontends.builder import decoded
+from cenote.frontends.builder import GraphBuilder, decoded
 from cenote.frontends.imported import ImportedModel
+from cenote.frontends.tensorflow_common import MOST_NODES
 from cenote.frontends.tflite import schema
 from cenote.frontends.tflite.custom import decode_of
 from cenote.frontends.tflite.dilation import gathered, spread_of, waits
@@ -34,20 +35,15 @@ def load_tflite(
     Raises ModelError for a file of another kind, UnsupportedError for operators and types that Cenote does not have.
     """
     model = root(source, schema.IDENTIFIER, schema.MODEL)
-    codes = [_operator_name(code) for code in model.tables("operator_codes", schema.OPERATOR_CODE)]
-    graphs = list(model.tables("subgraphs", schema.SUBGRAPH))
+    file = _File(model, source)
     index = 0 if signature is None else _of_signature(model, signature)
-    if not 0 <= index < len(graphs):
-        raise ModelError(f"the model has no subgraph {index}")
-    buffers = [_content(buffer, source) for buffer in model.tables("buffers", schema.BUFFER)]
-    graph = graphs[index]
-    tensors = [_tensor(each, buffers) for each in graph.tables("tensors", schema.TENSOR)]
-    importer = TfliteImporter(model.buffer, tensors)
-    importer.problems, importer.operators = problems, operators or UserOperators({})
+    graph = file.subgraph(index)
+    importer = file.importer(index)
+    importer.problems = problems
+    file.operators = operators or UserOperators({})
     for number in graph.numbers("inputs"):
         importer.declare(number)
-    for position, operator in enumerate(graph.tables("operators", schema.OPERATOR)):
-        _add(importer, operator, codes, position)
+    file.add_operators(index)
     outputs: dict[str, str] = {}
     for number in graph.numbers("outputs"):
         if number in importer.failed:
@@ -59,11 +55,59 @@ def load_tflite(
     if not outputs:
         raise ModelError("the model has no outputs")
     return ImportedModel(
-        importer.builder.graph(outputs, graph["name"] or "graph"),
+        file.builder.graph(outputs, graph["name"] or "graph"),
         {},
         {},
         {"producer_name": "TensorFlow Lite"},
     )
+
+
+class _File:
+    """A file under import: an importer of each subgraph that is used, all of which add to one graph."""
+
+    def __init__(self, model: FlatTable, source: ByteSource) -> None:
+        self.model, self.builder, self.operators = model, GraphBuilder(), UserOperators({})
+        self.codes = [_operator_name(code) for code in model.tables("operator_codes", schema.OPERATOR_CODE)]
+        self.subgraphs = list(model.tables("subgraphs", schema.SUBGRAPH))
+        self.buffers = [_content(buffer, source) for buffer in model.tables("buffers", schema.BUFFER)]
+        self.importers: dict[int, TfliteImporter] = {}
+        self.open: list[int] = []  # subgraphs that are being called
+        self.count = 0  # operators so far
+
+    def subgraph(self, index: int) -> FlatTable:
+        if not 0 <= index < len(self.subgraphs):
+            raise ModelError(f"the model has no subgraph {index}")
+        return self.subgraphs[index]
+
+    def importer(self, index: int) -> TfliteImporter:
+        if index not in self.importers:
+            tables = self.subgraph(index).tables("tensors", schema.TENSOR)
+            tensors = [_tensor(each, self.buffers) for each in tables]
+            self.importers[index] = TfliteImporter(self.model.buffer, tensors, self.call, self.builder)
+        return self.importers[index]
+
+    def add_operators(self, index: int) -> None:
+        importer = self.importer(index)
+        importer.operators = self.operators
+        self.open.append(index)
+        for position, operator in enumerate(self.subgraph(index).tables("operators", schema.OPERATOR)):
+            self.count += 1
+            if self.count > MOST_NODES:
+                raise UnsupportedError(
+                    f"unrolling the model's loops makes more than {MOST_NODES:,} operators"
+                )
+            _add(importer, operator, self.codes, position)
+        self.open.pop()
+
+    def call(self, index: int, values: Sequence[str]) -> Sequence[str]:
+        """Add a subgraph as part of another one, see `SubgraphCall`."""
+        if index in self.open:
+            raise ModelError(f"subgraph {index} calls itself")
+        graph, importer, label = self.subgraph(index), self.importer(index), self.builder.label
+        importer.begin(graph.numbers("inputs"), values)
+        self.add_operators(index)
+        self.builder.label = label
+        return [importer.stored(number) for number in graph.numbers("outputs")]
 
 
 def _operator_name(code: FlatTable) -> str:

@@ -89,6 +89,9 @@ STRIDED_SLICE: begin_mask int32, end_mask int32, ellipsis_mask int32, new_axis_m
   offset bool
 BATCH_MATMUL: adj_x bool, adj_y bool
 GELU: approximate bool
+WHILE: cond_subgraph_index int32, body_subgraph_index int32
+UNIDIRECTIONAL_SEQUENCE_LSTM: activation int8, cell_clip float32, proj_clip float32, time_major bool,
+  asymmetric_quantize_inputs bool
 CUMSUM: exclusive bool, reverse bool
 SHAPE: out_type int8
 ONE_HOT: axis int32

@@ -48,6 +48,7 @@ class RecurrentSpec(KernelSpec):
     coupled: bool
     peepholes: bool
     clip: float
+    cell_clip: float
     wide_lengths: bool
 
     @property
@@ -285,6 +286,8 @@ class _Cell:
         opened = self._apply(0, self._through(totals[0], 0, old))
         kept = 1.0 - opened if spec.coupled else self._apply(0, self._through(totals[2], 2, old))
         cell = kept * old + opened * self._apply(1, totals[3])
+        if spec.cell_clip > 0:
+            cell = clamp(self.k, cell, -spec.cell_clip, spec.cell_clip)
         shown = self._apply(0, self._through(totals[1], 1, cell))
         cells.store(self._kept(cell, old))
         self._finish(shown * spec.activations[2].emit(self.k, cell))  # not clipped, as in ONNX Runtime

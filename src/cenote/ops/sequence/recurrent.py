@@ -86,7 +86,7 @@ class _Recurrent(Op):
     operands: ClassVar[tuple[str, ...]] = ("x", "w", "r", "bias?", "lengths?", "first_state?")
     gates: ClassVar[int] = 1
     defaults: ClassVar[tuple[Function, ...]] = (("tanh", 0.0, 0.0),)
-    coupled = False  # a field of LSTM
+    coupled, cell_clip = False, 0.0  # fields of LSTM
 
     def step(self, x: Array, state: Array, cell: Array, weights: GateWeights) -> tuple[Array, Array]:
         """The next state and cell, from one time step of the batch."""
@@ -298,10 +298,11 @@ class LSTM(_Recurrent):
     """Gates i, o, f (ONNX's order: i, o, f, c), C = f C + i g(...), h = o h(C), with peepholes from the cell.
 
     `coupled` makes f = 1 - i. `clip` bounds what goes into the gates' activations and g, not the cell on its way to h,
-    as in ONNX Runtime.
+    as in ONNX Runtime. `cell_clip` > 0 bounds the cell C, as in TensorFlow Lite.
     """
 
     coupled: bool = False
+    cell_clip: float = 0.0
 
     name = "lstm"
     operands = (*_Recurrent.operands, "first_cell?", "peepholes?")
@@ -319,6 +320,8 @@ class LSTM(_Recurrent):
         opened = weights.apply(0, total[0] + peep_i * cell)
         kept = 1 - opened if self.coupled else weights.apply(0, total[2] + peep_f * cell)
         cell = kept * cell + opened * weights.apply(1, total[3])
+        if self.cell_clip > 0:
+            cell = np.clip(cell, -self.cell_clip, self.cell_clip)
         shown = weights.apply(0, total[1] + peep_o * cell)
         return shown * weights.activated(2, cell), cell
 
@@ -327,3 +330,4 @@ class LSTM(_Recurrent):
         yield from super().samples()
         x, w, r = seeded((3, 2, 3), 1), seeded((1, 16, 3), 2), seeded((1, 16, 4), 3)
         yield Sample(cls(coupled=True, outputs=3), (x, w, r), "coupled")
+        yield Sample(cls(cell_clip=0.1, outputs=3), (x, w, r), "clipped cell")

@@ -41,6 +41,8 @@ class RecurrentAttributes(Protocol):
     @property
     def clip(self) -> float: ...
     @property
+    def cell_clip(self) -> float: ...
+    @property
     def batch_first(self) -> bool: ...
     @property
     def outputs(self) -> int: ...
@@ -229,6 +231,7 @@ class RecurrentLayer:
             op.coupled,
             self.has(7),
             op.clip,
+            op.cell_clip,
             lengths is not None and lengths.type.dtype == INT64,
         )
 

@@ -1,0 +1,85 @@
+"""Loops of frames: unrolled where the number of rounds is known, refused by name elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cenote
+
+NUMBER = 'attr { key: "dtype" value { type: DT_INT32 } }'
+
+
+def constant(name: str, value: int) -> str:
+    shape = "tensor_shape { }"
+    return f"""node {{ name: "{name}" op: "Const" {NUMBER}
+      attr {{ key: "value" value {{ tensor {{ dtype: DT_INT32 {shape} int_val: {value} }} }} }} }}"""
+
+
+def node(name: str, op: str, *inputs: str, frame: str = "", type: str = "DT_INT32") -> str:
+    of = f'attr {{ key: "frame_name" value {{ s: "{frame}" }} }}' if frame else ""
+    read = " ".join(f'input: "{each}"' for each in inputs)
+    return f'node {{ name: "{name}" op: "{op}" {read} attr {{ key: "T" value {{ type: {type} }} }} {of} }}'
+
+
+def doubled(rounds: str, more: str = "") -> str:
+    """x, doubled as often as `rounds` says: i counts in a frame beside x."""
+    return "\n".join(
+        [
+            'node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } }',
+            constant("zero", 0),
+            constant("three", 3),
+            constant("one", 1),
+            more,
+            node("i", "Enter", "zero", frame="loop"),
+            node("v", "Enter", "x", frame="loop", type="DT_FLOAT"),
+            node("end", "Enter", rounds, frame="loop"),
+            node("step", "Enter", "one", frame="loop"),
+            node("i/now", "Merge", "i", "i/next"),
+            node("v/now", "Merge", "v", "v/next", type="DT_FLOAT"),
+            node("less", "Less", "i/now", "end"),
+            node("holds", "LoopCond", "less"),
+            node("i/at", "Switch", "i/now", "holds"),
+            node("v/at", "Switch", "v/now", "holds", type="DT_FLOAT"),
+            node("i/more", "AddV2", "i/at:1", "step"),
+            node("v/more", "AddV2", "v/at:1", "v/at:1", type="DT_FLOAT"),
+            node("i/next", "NextIteration", "i/more"),
+            node("v/next", "NextIteration", "v/more", type="DT_FLOAT"),
+            node("rounds", "Exit", "i/at"),
+            node("y", "Exit", "v/at", type="DT_FLOAT"),
+        ]
+    )
+
+
+def loaded(text: str, folder: Path) -> cenote.Model:
+    file = folder / "loop.pbtxt"
+    file.write_text(text)
+    return cenote.load(file, threads=1, outputs=["y", "rounds"])
+
+
+def test_a_loop_of_known_rounds_is_unrolled(tmp_path: Path) -> None:
+    x = np.float32([1, -2.5, np.nan])
+    answers = loaded(doubled("three"), tmp_path).run({"x": x})
+    assert np.array_equal(answers["y"], 8 * x, equal_nan=True)
+    assert answers["rounds"] == 3
+
+
+def test_no_round(tmp_path: Path) -> None:
+    answers = loaded(doubled("zero"), tmp_path).run({"x": np.float32([7])})
+    assert (answers["y"], answers["rounds"]) == (7, 0)
+
+
+def test_other_loops_are_refused(tmp_path: Path) -> None:
+    given = f'node {{ name: "n" op: "Placeholder" {NUMBER} }}'
+    with pytest.raises(cenote.UnsupportedError, match=r"'y' \(Exit\).*condition is computed when the model"):
+        loaded(doubled("n", given), tmp_path)
+    with pytest.raises(cenote.UnsupportedError, match="a loop of more than 1,000 rounds"):
+        loaded(doubled("many", constant("many", 1001)), tmp_path)
+    with pytest.raises(cenote.ModelError, match="'v/now' merges a loop's start with AddV2"):
+        loaded(doubled("three").replace('input: "v/next"', 'input: "v/more"'), tmp_path)
+    with pytest.raises(cenote.ModelError, match="is decided by Less, not LoopCond"):
+        loaded(doubled("three").replace('input: "holds"', 'input: "less"'), tmp_path)
+    with pytest.raises(cenote.ModelError, match="'y' leaves a loop that nothing enters"):
+        loaded(doubled("three").replace('"Enter" input: "x"', '"Identity" input: "x"'), tmp_path)
