@@ -1,4 +1,5 @@
-"""Keras models with recurrent layers and what Keras computes: keras_recurrent.zip. Needs keras and torch.
+"""Keras models with recurrent layers and what Keras computes: keras_recurrent.zip. Needs keras and
+a backend.
 
 KERAS_BACKEND=torch python -m tests.frontends.make_keras_recurrent
 """
@@ -48,6 +49,34 @@ def inner() -> object:
     return in_a_row(L.Dense(3), part, L.Dense(2))
 
 
+def words(*each: object) -> object:
+    """Layers behind an embedding of which the first word is none."""
+    return keras.Sequential([L.Input((None,), dtype="int32"), L.Embedding(4, 3, mask_zero=True), *each])
+
+
+def masked() -> dict[str, object]:
+    """Sequences of which some steps do not count: at the begin, in the middle, at the end."""
+    both = L.Bidirectional
+    given, told = L.Input((None, 3)), L.Input((None,), dtype="int32")
+    _, h, c = recurrent("LSTM", return_state=True)(L.Masking(0.5)(given))
+    y = recurrent("LSTM", return_sequences=True)(
+        L.Embedding(4, 3, mask_zero=True)(told), initial_state=[h, c]
+    )
+    rows = {"return_sequences": True}
+    return {
+        "masked_lstm": words(recurrent("LSTM")),
+        "masked_rows": words(recurrent("GRU", **rows)),
+        "masked_zero": words(recurrent("SimpleRNN", zero_output_for_mask=True, **rows)),
+        "masked_back": words(recurrent("LSTM", go_backwards=True, **rows), L.Dense(2)),
+        "masked_both": words(both(recurrent("GRU", **rows)), recurrent("LSTM")),
+        "masked_both_last": words(both(recurrent("LSTM"), merge_mode="sum")),
+        "masked_mean": words(L.Dropout(0.5), L.Dense(3), L.GlobalAveragePooling1D()),
+        "masked_max": words(L.Conv1D(3, 2), L.GlobalMaxPooling1D()),
+        "masked_steps": in_a_row(L.Masking(0.5), L.TimeDistributed(L.Dense(4)), recurrent("GRU")),
+        "masked_translator": keras.Model([given, told], [L.Dense(2)(y), L.LSTM(2)(y)]),
+    }
+
+
 def models() -> dict[str, object]:
     both = L.Bidirectional
     return {
@@ -80,6 +109,7 @@ def models() -> dict[str, object]:
         "translator": translator(),
         "states": states(),
         "inner": inner(),
+        **masked(),
     }  # fmt: skip
 
 
@@ -88,7 +118,36 @@ def picture(model: object, random: np.random.Generator) -> list[np.ndarray]:
     shapes = [
         [2 if i == 0 else 7 if d is None else d for i, d in enumerate(each.shape)] for each in model.inputs
     ]
-    return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    made = []
+    for each, shape in zip(model.inputs, shapes, strict=True):
+        numbers = random.standard_normal(shape).astype(np.float32)
+        if each.dtype == "int32":
+            numbers = random.integers(0, 4, [4, *shape[1:]]).astype(np.int32)
+            numbers[0] = 0  # nothing counts
+        elif any(isinstance(layer, L.Masking) for layer in model.layers):
+            numbers = random.standard_normal([4, *shape[1:]]).astype(np.float32)
+            numbers[random.random(numbers.shape[:2]) < 0.4] = 0.5
+        made.append(numbers)
+    return made
+
+
+def write(
+    archive: zipfile.ZipFile, folder: Path, name: str, model: object, random: np.random.Generator
+) -> None:
+    """A model with random weights, its inputs and outputs."""
+    for weight in model.weights:
+        weight.assign(random.standard_normal(weight.shape) * 0.5)
+    inputs = picture(model, random)
+    found = model.predict(inputs if len(inputs) > 1 else inputs[0], verbose=0)
+    outputs = found if isinstance(found, list | tuple) else [found]
+    held = {f"x{i}": x for i, x in enumerate(inputs)} | {f"y{i}": y for i, y in enumerate(outputs)}
+    content = io.BytesIO()
+    np.savez(content, **held)
+    archive.writestr(f"{name}.npz", content.getvalue())
+    for ending in ("keras", "h5"):
+        path = Path(folder) / f"{name}.{ending}"
+        model.save(path)
+        archive.write(path, path.name)
 
 
 def main() -> None:
@@ -98,19 +157,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
     ):
         for name, model in models().items():
-            for weight in model.weights:
-                weight.assign(random.standard_normal(weight.shape) * 0.5)
-            inputs = picture(model, random)
-            found = model.predict(inputs if len(inputs) > 1 else inputs[0], verbose=0)
-            outputs = found if isinstance(found, list | tuple) else [found]
-            held = {f"x{i}": x for i, x in enumerate(inputs)} | {f"y{i}": y for i, y in enumerate(outputs)}
-            content = io.BytesIO()
-            np.savez(content, **held)
-            archive.writestr(f"{name}.npz", content.getvalue())
-            for ending in ("keras", "h5"):
-                path = Path(folder) / f"{name}.{ending}"
-                model.save(path)
-                archive.write(path, path.name)
+            write(archive, Path(folder), name, model, random)
 
 
 if __name__ == "__main__":

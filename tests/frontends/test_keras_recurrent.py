@@ -46,14 +46,15 @@ def test_other_lengths_and_batches() -> None:
     assert model(x[:, :1]).shape == (3, 1, 8)
 
 
-def changed(name: str, layer: str, entries: dict[str, Any]) -> bytes:
-    """A .keras file whose layers of a class have other entries of their configuration."""
+def changed(name: str, layer: str, entries: dict[str, Any], other: str = "") -> bytes:
+    """A .keras file whose layers of a class have other entries of their configuration, or are `other` layers."""
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content(name))) as old, zipfile.ZipFile(made, "w") as new:
         config = json.loads(old.read("config.json"))
         for each in config["config"]["layers"]:
             if each["class_name"] == layer:
                 each["config"].update(entries)
+                each["class_name"] = other or layer
         for part in old.namelist():
             new.writestr(part, json.dumps(config) if part == "config.json" else old.read(part))
     return made.getvalue()
@@ -78,3 +79,21 @@ def test_what_cannot_be_read_is_named(
 ) -> None:
     with pytest.raises(error, match=rf"layer '\w+' \({layer}\): .*{reason}"):
         cenote.load(changed(f"{name}.keras", layer, entries))
+
+
+@pytest.mark.parametrize("other", ["Softmax", "Add"])
+def test_what_computes_otherwise_with_masks_is_refused(other: str) -> None:
+    with pytest.raises(cenote.UnsupportedError, match=rf"\({other}\): a mask on .* is not supported"):
+        cenote.load(changed("masked_mean.keras", "Dropout", {}, other))
+
+
+def test_masks_of_other_lengths() -> None:
+    """Words of which none counts, in front, behind and in between, one sample at a time and together."""
+    model = cenote.load(content("masked_rows.keras"))
+    words = np.random.default_rng(2).integers(0, 3, (6, 9)).astype(np.int32)
+    whole = model(words)
+    for row, counts in zip(range(6), words != 0, strict=True):
+        alone = model(words[row : row + 1])[0]
+        np.testing.assert_allclose(alone, whole[row], rtol=1e-5, atol=1e-6)
+        short = model(words[row : row + 1, counts])[0]  # the steps that count, and nothing else
+        np.testing.assert_allclose(alone[counts], short, rtol=1e-5, atol=1e-6)

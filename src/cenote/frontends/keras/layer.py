@@ -19,11 +19,13 @@ FLOAT = np.dtype(np.float32)
 
 @dataclass(frozen=True)
 class KerasValue:
-    """A value of the graph under construction; `rank` counts all axes."""
+    """A value of the graph under construction; `rank` counts all axes. `mask`: which of its steps count, see `masks`;
+    "" where all do."""
 
     name: str
     rank: int
     dtype: np.dtype[Any] = FLOAT
+    mask: str = ""
 
 
 @dataclass
@@ -100,6 +102,10 @@ class LayerCall:
     builder: GraphBuilder
     # Name of the value that it makes.
     name: str
+    # Numbers among the arguments of an operation.
+    numbers: Sequence[float] = ()
+    # Whether the mask of the first value is an argument of the call.
+    has_mask: bool = False
 
     @property
     def value(self) -> KerasValue:

@@ -13,6 +13,7 @@ from cenote.frontends.keras.activations import LAYERS as ACTIVATIONS
 from cenote.frontends.keras.activations import activated
 from cenote.frontends.keras.layer import Decode, KerasValue, LayerCall
 from cenote.frontends.keras.layers_shape import SHAPES
+from cenote.frontends.keras.masks import MASKS, mean_of_steps
 from cenote.frontends.keras.recurrent import RECURRENT, distributed
 
 
@@ -110,6 +111,8 @@ def _global_pool(op: str, spatial: int) -> Decode:
     def decode(call: LayerCall) -> KerasValue:
         rank, keep = call.need_rank(spatial + 2), call.layer.flag("keepdims", False)
         axes = call.builder.integers(call.spatial)
+        if call.value.mask and (op, spatial) == ("ReduceMean", 1):
+            return KerasValue(mean_of_steps(call, axes, int(keep)), rank if keep else 2)
         y = call.builder.add(op, call.x, axes, name=call.name, keepdims=int(keep))
         return KerasValue(y, rank if keep else 2)
 
@@ -242,15 +245,16 @@ def _standardization(call: LayerCall) -> str:
 
 
 def _embedding(call: LayerCall) -> KerasValue:
-    if call.layer.config.get("mask_zero"):
-        raise UnsupportedError("mask_zero is not supported")
-    indices = (
-        call.builder.cast(call.value.name, np.dtype(np.int32))
-        if call.value.dtype.kind == "f"
-        else call.value.name
-    )
+    indices, kind = call.value.name, call.value.dtype
+    if kind.kind == "f":
+        kind = np.dtype(np.int32)
+        indices = call.builder.cast(indices, kind)
     y = call.builder.add("Gather", call.weight(0, "embeddings", 2), indices, name=call.name, axis=0)
-    return KerasValue(y, call.rank + 1)
+    mask = ""
+    if call.layer.flag("mask_zero", False):
+        zero = call.builder.constant(np.zeros((), kind))
+        mask = call.builder.add("Not", call.builder.add("Equal", indices, zero))
+    return KerasValue(y, call.rank + 1, mask=mask)
 
 
 def _merge(op: str) -> Decode:
@@ -305,5 +309,6 @@ LAYERS: Mapping[str, Decode] = {
     **ACTIVATIONS,
     **SHAPES,
     **RECURRENT,
+    **MASKS,
     "TimeDistributed": lambda call: distributed(call, LAYERS),
 }

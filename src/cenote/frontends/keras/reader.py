@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
@@ -13,6 +13,7 @@ from cenote.frontends.imported import ImportedModel
 from cenote.frontends.keras.archive import Stored, opened
 from cenote.frontends.keras.layer import KerasLayer, KerasValue, LayerCall
 from cenote.frontends.keras.layers import LAYERS
+from cenote.frontends.keras.masks import OPERATIONS, with_mask
 from cenote.frontends.wire import ByteSource
 
 _MODELS = ("Sequential", "Functional", "Model")
@@ -103,11 +104,12 @@ class _Importer:
         if kind in _MODELS:
             layer = self.model(each, kept, depth + 1)
         else:
+            known = is_layer or kind in OPERATIONS
             layer = KerasLayer(
-                kind if is_layer else f"{each['module']}.{kind}", name, config, kept, self.version
+                kind if known else f"{each['module']}.{kind}", name, config, kept, self.version
             )
         model.layers[name] = layer
-        model.calls[name] = list(_calls(each.get("inbound_nodes") or [], self.version))
+        model.calls[name] = list(_calls(each.get("inbound_nodes") or [], self.version, kind in OPERATIONS))
 
     def input(self, name: str, config: Mapping[str, Any]) -> KerasValue:
         """Add an input of the graph."""
@@ -119,7 +121,9 @@ class _Importer:
         kind = dtype_named(dtype)
         return KerasValue(self.builder.input(name, kind, shape), len(shape), kind)
 
-    def call(self, layer: KerasLayer, inputs: Sequence[KerasValue], prefix: str) -> list[KerasValue | None]:
+    def call(
+        self, layer: KerasLayer, inputs: Sequence[KerasValue], prefix: str, called: _Call
+    ) -> list[KerasValue | None]:
         """Call a layer and return its values; None for each where it is not supported and problems are collected."""
         name = prefix + layer.name
         self._count += 1
@@ -131,10 +135,12 @@ class _Importer:
             if decode is None:
                 raise UnsupportedError(f"Keras's layer {layer.kind} is not supported")
             _check_type(layer)
-            result = decode(LayerCall(layer, inputs, self.builder, name))
+            call = LayerCall(layer, inputs, self.builder, name, called.numbers, called.mask is not None)
+            result = decode(call)
             if isinstance(result, list):
                 return [*result]
-            return [result if isinstance(result, KerasValue) else KerasValue(result, inputs[0].rank)]
+            value = result if isinstance(result, KerasValue) else KerasValue(result, inputs[0].rank)
+            return [with_mask(call, value)]
         except CenoteError as error:
             located = error.located(f"layer '{name}' ({layer.kind})")
             if self.problems is None or not isinstance(error, UnsupportedError):
@@ -162,7 +168,7 @@ class _Model:
     config: Mapping[str, Any]
     sequential: bool
     layers: dict[str, KerasLayer | _Model] = field(default_factory=dict)
-    calls: dict[str, list[list[Place]]] = field(default_factory=dict)
+    calls: dict[str, list[_Call]] = field(default_factory=dict)
     # The number of its first call in the model around it.
     first_call: int = 0
 
@@ -210,20 +216,23 @@ class _Model:
             if key in values_of:
                 stack.pop()
                 continue
-            sources = self._sources(key)
-            missing = [place[:2] for place in sources if place[:2] not in values_of]
+            called = self._call(key)
+            missing = [place[:2] for place in called.sources if place[:2] not in values_of]
             if missing:
                 if key in waiting:
                     raise ModelError(f"layer '{key[0]}' depends on itself")
                 waiting.add(key)
                 stack.extend(reversed(missing))
                 continue
-            values = [_output(values_of, place) for place in sources]
-            values_of[key] = self._called(importer, self._layer(key[0]), values, prefix)
+            values = [_output(values_of, place) for place in called.places]
+            mask = None if called.mask is None else _output(values_of, called.mask)
+            if mask is not None and values and values[0] is not None:
+                values[0] = replace(values[0], mask=mask.name)
+            values_of[key] = self._called(importer, self._layer(key[0]), values, prefix, called)
             stack.pop()
         return [(place[0], _output(values_of, place)) for place in places]
 
-    def _sources(self, key: tuple[str, int]) -> list[Place]:
+    def _call(self, key: tuple[str, int]) -> _Call:
         name, index = key
         layer, calls = self._layer(name), self.calls[name]
         first = layer.first_call if isinstance(layer, _Model) else 0
@@ -249,6 +258,7 @@ class _Model:
         layer: KerasLayer | _Model,
         values: Sequence[KerasValue | None],
         prefix: str,
+        called: _Call | None = None,
     ) -> list[KerasValue | None]:
         known = [value for value in values if value is not None]
         if len(known) < len(values):
@@ -257,7 +267,7 @@ class _Model:
             return [value for _, value in layer.run(importer, known, f"{prefix}{layer.name}/")]
         if not known:
             raise ModelError(f"layer '{layer.name}' is called with nothing")
-        return importer.call(layer, known, prefix)
+        return importer.call(layer, known, prefix, called or _Call([]))
 
 
 def _output(made: Mapping[tuple[str, int], Sequence[KerasValue | None]], place: Place) -> KerasValue | None:
@@ -281,22 +291,43 @@ def _places(found: Any) -> list[Place]:
     return [place for each in found for place in _places(each)]
 
 
-def _calls(nodes: Any, version: int) -> Iterator[list[Place]]:
-    """Yield the values that each call of a layer reads."""
+@dataclass(frozen=True)
+class _Call:
+    """Arguments of a call of a layer: values, a mask beside the first, and, where it is an operation, numbers."""
+
+    places: list[Place]
+    mask: Place | None = None
+    numbers: tuple[float, ...] = ()
+
+    @property
+    def sources(self) -> list[Place]:
+        return [*self.places, *([] if self.mask is None else [self.mask])]
+
+
+def _calls(nodes: Any, version: int, is_operation: bool) -> Iterator[_Call]:
+    """Yield the calls of a layer, or of an operation of Keras's, which may be of numbers too."""
     if not isinstance(nodes, list):
         raise ModelError(f"inbound_nodes {nodes!r:.80}")
     for node in nodes:
         if isinstance(node, dict):
             # Keras 3.
             keywords = node.get("kwargs") or {}
-            states = keywords.get("initial_state") if isinstance(keywords, dict) else None
-            _check_keywords({**keywords, "initial_state": None} if states else keywords, version)
-            yield [*_histories(node.get("args")), *_histories(states)]
+            read = {
+                name: list(_histories(keywords.get(name))) if isinstance(keywords, dict) else []
+                for name in ("initial_state", "mask")
+            }
+            _check_keywords({**keywords, **{name: None for name in read if read[name]}}, version)
+            args = node.get("args")
+            given = args if is_operation and isinstance(args, list) else []
+            numbers = tuple(each for each in given if isinstance(each, int | float))
+            values = [each for each in given if each not in numbers] if numbers else args
+            mask = read["mask"][0] if read["mask"] else None
+            yield _Call([*_histories(values), *read["initial_state"]], mask, numbers)
             continue
         places = _places(node)
         for each in node if node and isinstance(node[0], list) else [node]:
             _check_keywords(each[3] if len(each) > 3 else {}, version)
-        yield places
+        yield _Call(places)
 
 
 def _histories(found: Any) -> Iterator[Place]:

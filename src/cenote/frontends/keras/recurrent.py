@@ -13,6 +13,7 @@ from cenote.core.types import Array
 from cenote.frontends.builder import transposed
 from cenote.frontends.keras.activations import name_of_activation
 from cenote.frontends.keras.layer import Decode, KerasLayer, KerasValue, LayerCall
+from cenote.frontends.keras.masks import Front
 from cenote.frontends.strided_slice import TO_END, sliced
 
 _CELLS = {"LSTMCell": "LSTM", "GRUCell": "GRU", "SimpleRNNCell": "SimpleRNN"}
@@ -34,21 +35,24 @@ _FUNCTIONS: Mapping[str, tuple[str, tuple[float, ...]]] = {
 
 @dataclass(frozen=True)
 class _Made:
-    """Results of a recurrent layer: all states in the order of time, and the last ones."""
+    """Results of a recurrent layer: all outputs in the order of time, the last one computed, and the last states."""
 
     sequence: str
+    last: str
     states: tuple[str, ...]
 
 
 def _recurrent(call: LayerCall) -> list[KerasValue]:
     layer = _with_cell(call.layer)
-    made = _run(call, layer, "cell", call.inputs[1:], layer.flag("go_backwards", False))
+    zeros = layer.flag("zero_output_for_mask", False)
+    made = _run(call, layer, "cell", call.inputs[1:], layer.flag("go_backwards", False), zeros)
+    mask = call.inputs[0].mask
     if not layer.flag("return_sequences", False):
-        first = KerasValue(made.states[0], 2)
+        first = KerasValue(made.last, 2)
     elif layer.flag("go_backwards", False):  # in the order in which they were computed
-        first = KerasValue(_reversed(call, made.sequence), 3)
+        first = KerasValue(_reversed(call, made.sequence), 3, mask=mask)
     else:
-        first = KerasValue(made.sequence, 3)
+        first = KerasValue(made.sequence, 3, mask=mask)
     return [first, *_told(layer, made.states)]
 
 
@@ -58,16 +62,16 @@ def _bidirectional(call: LayerCall) -> list[KerasValue]:
     forward, backward = _with_cell(forward), _with_cell(_inner(call.layer, back))
     given = call.inputs[1:]
     half = len(given) // 2
-    first = _run(call, forward, "forward_layer/cell", given[:half], forward.flag("go_backwards", False))
-    second = _run(
-        call, backward, "backward_layer/cell", given[half:], not forward.flag("go_backwards", False)
-    )
-    whole = forward.flag("return_sequences", False)
-    pair = [made.sequence if whole else made.states[0] for made in (first, second)]
-    if whole and forward.flag("go_backwards", False):
+    whole, back_to_front = (forward.flag(name, False) for name in ("return_sequences", "go_backwards"))
+    # Bidirectional makes outputs of steps that do not count zero where it returns sequences.
+    first = _run(call, forward, "forward_layer/cell", given[:half], back_to_front, whole)
+    second = _run(call, backward, "backward_layer/cell", given[half:], not back_to_front, whole)
+    pair = [made.sequence if whole else made.last for made in (first, second)]
+    if whole and back_to_front:
         pair = [_reversed(call, each) for each in pair]
     rank = 3 if whole else 2
-    merged = [KerasValue(each, rank) for each in _merged(call, pair)]
+    mask = call.inputs[0].mask if whole else ""
+    merged = [KerasValue(each, rank, mask=mask) for each in _merged(call, pair)]
     return [*merged, *_told(forward, (*first.states, *second.states))]
 
 
@@ -106,9 +110,15 @@ def _with_cell(layer: KerasLayer) -> KerasLayer:
 
 
 def _run(
-    call: LayerCall, layer: KerasLayer, place: str, states: Sequence[KerasValue], backwards: bool
+    call: LayerCall,
+    layer: KerasLayer,
+    place: str,
+    states: Sequence[KerasValue],
+    backwards: bool,
+    zeros: bool,
 ) -> _Made:
-    """Add a recurrent layer whose weights are stored at a place, from these first states."""
+    """Add a recurrent layer whose weights are stored at a place, from these first states. `zeros`: as outputs of steps
+    that do not count."""
     if layer.kind not in _GATES:
         raise UnsupportedError(f"a recurrent layer of {layer.kind} is not supported")
     for name, what in (
@@ -124,19 +134,32 @@ def _run(
     builder = call.builder
     weights = [builder.constant(each) for each in _weights(layer, place)]
     first = [builder.add("Unsqueeze", each.name, builder.integers([0])) for each in states]
-    operands = [transposed(builder, call.inputs[0].name, (1, 0, 2)), *weights, "", *first]
+    x, mask = call.inputs[0].name, call.inputs[0].mask
+    if states and layer.version >= 3 and not call.has_mask:
+        mask = ""  # Keras 3 finds masks of calls with one value
+    front = None
+    if mask:
+        both = [_reversed(call, each) for each in (x, mask)] if backwards else [x, mask]
+        front = Front.of(builder, *both)
+        x = front.x
+    operands = [transposed(builder, x, (1, 0, 2)), *weights, front.lengths if front else "", *first]
     op = layer.kind.removeprefix("Simple")
     found = builder.add_many(
         op,
         operands,
         [f"{call.name}/{place}/{name}" for name in ("y", "h", "c")[: 1 + _STATES[layer.kind]]],
         hidden_size=layer.integer("units"),
-        direction="reverse" if backwards else "forward",
+        direction="reverse" if backwards and not front else "forward",
         **_attributes(layer),
     )
     alone = builder.add("Squeeze", found[0], builder.integers([1]))
     last = tuple(builder.add("Squeeze", each, builder.integers([0])) for each in found[1:])
-    return _Made(transposed(builder, alone, (1, 0, 2)), last)
+    sequence = transposed(builder, alone, (1, 0, 2))
+    if not front:
+        return _Made(sequence, last[0], last)
+    sequence = front.put_back(builder, sequence, zeros)
+    final = builder.add("Squeeze", sliced(builder, sequence, [-1], [TO_END], [1], [1]), builder.integers([1]))
+    return _Made(_reversed(call, sequence) if backwards else sequence, final, last)
 
 
 def _weights(layer: KerasLayer, place: str) -> list[Array]:
