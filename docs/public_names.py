@@ -45,6 +45,7 @@ RETURNED = {
     "Found",
     "Imported",
     "Info",
+    "MemoryUsage",
     "Model",
     "ModelMetadata",
     "NetworkPlan",

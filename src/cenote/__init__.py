@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from cenote.functional.ways.call_profile import CallProfile, profile_call
     from cenote.profile.comparison import Comparison, compare_profiles
     from cenote.profile.data import Profile
+    from cenote.profile.metrics.memory_usage import MemoryUsage
     from cenote.quantization.quantize import quantize
     from cenote.quantization.report import QuantizationReport
     from cenote.verification.contract.check import check_operator
@@ -72,6 +73,7 @@ __all__ = [
     "Info",
     "InputError",
     "LoadOptions",
+    "MemoryUsage",
     "MissingFileError",
     "MissingPackageError",
     "Model",
@@ -139,6 +141,7 @@ __getattr__ = on_demand(
         "cenote.functional.ways.call_profile": "CallProfile profile_call",
         "cenote.profile.comparison": "Comparison compare_profiles",
         "cenote.profile.data": "Profile",
+        "cenote.profile.metrics.memory_usage": "MemoryUsage",
         "cenote.quantization.quantize": "quantize",
         "cenote.quantization.report": "QuantizationReport",
         "cenote.verification.contract.check": "check_operator",

@@ -12,7 +12,7 @@ import typer
 
 import cenote
 from cenote.cli.console import err, say, say_json, say_within, size, terminal_width, waiting, write
-from cenote.cli.loaded import InputGroup, load
+from cenote.cli.loaded import InputGroup, Loaded, load
 from cenote.cli.options import Json, Model
 
 _LATER = ": its shapes depend on values that the stage before computed"
@@ -37,6 +37,10 @@ def inspect(
             "--html", help="Write a page that draws the graph, with each step's time.", show_default=False
         ),
     ] = None,
+    memory: Annotated[
+        bool,
+        typer.Option("--memory", help="Only show what a call needs of memory; with --html as a page."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show a model's graph after optimisation, the plan (steps, kernels, what runs on the host and why), memory.
@@ -54,17 +58,13 @@ def inspect(
     with anew:
         ready = load(model, options, given)
         loaded = ready.model
-        if len(ready.given) == len(loaded.inputs):
-            loaded.run(ready.given)
-        elif not all(_is_fixed(declared.shape) for declared in loaded.outputs):
-            with contextlib.suppress(cenote.CenoteError):  # what these numbers lead to is not at fault
-                loaded.run(ready.inputs())
+        _run_to_the_end(ready)
+        if memory:
+            _show_memory(loaded.memory_usage(), html, as_json)
+            return
         plans = loaded.plans
         if html is not None:
-            with waiting(f"timing {model.name}"):
-                timed = loaded.profile(ready.inputs(), seconds=_SECONDS)
-            write(html, loaded.graph_html(timed))
-            err().print(f"written: {html}", markup=False, soft_wrap=True)
+            _draw(ready, html)
             plans = loaded.plans
     if as_json:
         say_json(_content(model, loaded))
@@ -80,6 +80,35 @@ def inspect(
             say_within(f"\n{text}", width)
         say("")
         _show(loaded, number, width)
+
+
+def _run_to_the_end(ready: Loaded) -> None:
+    """Run the model where plans after the first depend on the content of values."""
+    loaded = ready.model
+    if len(ready.given) == len(loaded.inputs):
+        loaded.run(ready.given)
+    elif not all(_is_fixed(declared.shape) for declared in loaded.outputs):
+        with contextlib.suppress(cenote.CenoteError):  # what these numbers lead to is not at fault
+            loaded.run(ready.inputs())
+
+
+def _draw(ready: Loaded, html: Path) -> None:
+    """Write the page of the graph, with times."""
+    with waiting(f"timing {html.stem}"):
+        timed = ready.model.profile(ready.inputs(), seconds=_SECONDS)
+    write(html, ready.model.graph_html(timed))
+    err().print(f"written: {html}", markup=False, soft_wrap=True)
+
+
+def _show_memory(usage: cenote.MemoryUsage, html: Path | None, as_json: bool) -> None:
+    """Print what a call needs of memory, and write it as a page."""
+    if as_json:
+        say_json(usage.to_dict())
+    else:
+        say(str(usage))
+    if html is not None:
+        write(html, usage.html())
+        err().print(f"written: {html}", markup=False, soft_wrap=True)
 
 
 def _is_fixed(shape: tuple[int | str | None, ...] | None) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from cenote.core.errors import ArgumentError, InputError, shown
+from cenote.core.errors import ArgumentError, CenoteError, InputError, shown
 from cenote.core.locks import importing
 from cenote.core.types import Declared
 from cenote.models.origin import Origin
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
     from cenote.diagnosis.diagnose import Diagnosis
     from cenote.profile.data import Profile
+    from cenote.profile.metrics.memory_usage import MemoryUsage
 
 
 class Described(RunnableModel):
@@ -119,6 +122,26 @@ class Described(RunnableModel):
             from cenote.profile.measure import profile
 
         return profile(self, inputs, seconds=seconds)
+
+    def memory_usage(self) -> MemoryUsage:
+        """Return what a call needs of memory by the plans used last: arrays, weights, intermediate values over time,
+        scratch, and what the caches have of it: `print(model.memory_usage())`.
+
+        Raises ArgumentError where no plan exists yet: a model of open sizes has none before its first run.
+        """
+        if not self.plans:
+            raise ArgumentError(
+                "memory_usage: no plan exists yet; call plan_for(shapes), or the model, first"
+            )
+        with importing():
+            from cenote.profile.metrics.memory_usage import memory_usage
+
+        plans, stored = [plan.describe() for plan in self.plans], None
+        with suppress(CenoteError):  # a plan file has no graph
+            stored = sum(array.nbytes for array in self._origin.graph().constants.values())
+        shapes, _ = self.last_run()
+        inputs = [replace(each, shape=shape) for each, shape in zip(self.inputs, shapes, strict=True)]
+        return memory_usage(self._origin.name, inputs, self.outputs, plans, stored)
 
     def graph_html(self, profile: Profile | None = None) -> str:
         """Return the steps of the plans used last as one page without external files: a box for each in the colour of

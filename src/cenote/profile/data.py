@@ -24,9 +24,10 @@ class Profile(Report, ProfileFields):
     def __str__(self) -> str:
         return self.table()
 
-    def table(self, top: int = TOP) -> str:
-        """Return the accounts, and the `top` steps that take the most time, as text (0: all steps)."""
-        return table(self, top)
+    def table(self, top: int = TOP, metrics: bool = False) -> str:
+        """Return the accounts, and the `top` steps that take the most time, as text (0: all steps). `metrics`: with the
+        four measures of each step (computing, bandwidth, cache hits, pipeline) in place of rates."""
+        return table(self, top, metrics)
 
     def html(self) -> str:
         """Return everything as one page without external files: accounts, findings, roofline, the threads' timelines,

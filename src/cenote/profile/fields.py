@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from cenote.core.load_options import NO_OPTIONS, OPTIONS
 from cenote.profile.environment import Environment
+from cenote.profile.metrics.counters import Counter
+from cenote.profile.metrics.step_metrics import UNKNOWN, StepMetrics
 from cenote.profile.roofs import Roofs
 
 Kind = Literal["kernel", "halo", "host", "check", "between"]
@@ -67,7 +69,7 @@ class StepStats:
     took while its threads computed. `estimate_ms` is the cost model's estimate for one thread, `rivals` its other
     choices. `denormals`: the part of the calls in which the step met numbers below the smallest normal one, by the
     processor's
-    own flags; None where it has none.
+    own flags; None where it has none. `metrics`: how well it uses the machine, by a model of the caches.
     """
 
     index: int
@@ -102,6 +104,7 @@ class StepStats:
     estimate_ms: float | None = None
     rivals: tuple[Rival, ...] = ()
     denormals: float | None = None
+    metrics: StepMetrics = UNKNOWN
 
     @property
     def title(self) -> str:
@@ -206,6 +209,7 @@ class ProfileFields:
     `wall_ms` is the latency of ordinary calls, `recorded_ms` that of the recorded ones between them, both
     interquartile means of `calls` calls; `accounts` add up to the latter. `spread` is half the distance between the
     quartiles of ordinary calls, relative to the median. `stages` counts the plans that follow one another in a call.
+    `counters`: events of the processor in an ordinary call, or why the system does not count them.
     """
 
     model: str
@@ -228,6 +232,7 @@ class ProfileFields:
     arena: tuple[ArenaBlock, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    counters: tuple[Counter, ...] = ()
 
     @property
     def closure(self) -> float:

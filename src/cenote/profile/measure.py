@@ -24,6 +24,7 @@ from cenote.profile.data import Profile
 from cenote.profile.environment import Environment, Watch
 from cenote.profile.fields import Accounts, ArenaBlock, Span
 from cenote.profile.measure_roofs import clock_ghz, roofs
+from cenote.profile.metrics.counters import Counter, Counting
 from cenote.profile.recording import RecordedProgram, recorded_copy
 from cenote.profile.roofs import Roofs
 from cenote.profile.steps import Times, step_stats
@@ -105,6 +106,7 @@ class Measurement:
     parts: tuple[RecordedProgram, ...]
     environment: Environment
     spans: tuple[Span, ...]
+    counters: tuple[Counter, ...]
 
 
 def measure(
@@ -156,14 +158,16 @@ class _Session:
         # Part of the log that one call fills.
         needed = self.recorder.filled
         self.recorder.clear()
+        counting = Counting()
         watch, end = Watch(), time.perf_counter() + seconds
         while len(self.ordinary) < _MOST_CALLS:
             if len(self.ordinary) >= _LEAST_CALLS and time.perf_counter() > end:
                 break
             between()
-            begin = time.perf_counter_ns()
-            self.call()
-            self.ordinary.append(time.perf_counter_ns() - begin)
+            with counting.during():
+                begin = time.perf_counter_ns()
+                self.call()
+                self.ordinary.append(time.perf_counter_ns() - begin)
             between()
             self.recorder.record(self.call)
             if self.recorder.filled + 2 * needed > 1:
@@ -173,7 +177,9 @@ class _Session:
         recorded = Collected.joined(self.pieces)
         environment = watch.environment(migrations=recorded.migrations)
         ordinary = np.array(self.ordinary, np.float64)
-        return Measurement(ordinary, recorded, tuple(self.parts), environment, self.spans)
+        counters = counting.counters(len(ordinary))
+        counting.close()
+        return Measurement(ordinary, recorded, tuple(self.parts), environment, self.spans, counters)
 
     def _take(self) -> None:
         """Read the log and empty it. Calls for which it had no room are left out."""
@@ -219,6 +225,7 @@ def _profile_of(
         stages=len(measured.parts),
         timeline=measured.spans,
         arena=_arena(measured.parts),
+        counters=measured.counters,
         notes=tuple(
             f"from outside: {line}" for part in measured.parts for line in part.description.from_outside
         ),

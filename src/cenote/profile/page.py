@@ -7,8 +7,18 @@ from html import escape
 
 from cenote.profile import pictures
 from cenote.profile.fields import Finding, ProfileFields, StepStats
+from cenote.profile.metrics.counters import summary
 from cenote.profile.style import ACCOUNTS, STYLE, WAIT, colours, document, key
-from cenote.profile.table import HEADS, accounts_of, disturbances, milliseconds, row
+from cenote.profile.table import (
+    HEADS,
+    METRIC_HEADS,
+    RowOf,
+    accounts_of,
+    disturbances,
+    metric_row,
+    milliseconds,
+    row,
+)
 
 # Rows of the table of a page; those that are not folded away.
 _MOST_STEPS, _SHOWN_STEPS = 600, 20
@@ -61,6 +71,7 @@ def _sections(profile: ProfileFields) -> Iterator[tuple[str, str]]:
             (),
         ),
     )
+    yield "Measures", _measures(profile)
     yield "Environment while it was measured", _environment(profile)
 
 
@@ -138,16 +149,29 @@ def _steps(profile: ProfileFields) -> str:
     return _table(first) + (more if rest else "")
 
 
-def _table(steps: Sequence[StepStats]) -> str:
-    heads = "".join(f"<th>{name}</th>" for name in HEADS)
+def _table(steps: Sequence[StepStats], names: Sequence[str] = HEADS, row_of: RowOf = row) -> str:
+    heads = "".join(f"<th>{name}</th>" for name in names)
     most = max((step.share for step in steps), default=0.0) or 1.0
     rows = "".join(
         f'<tr title="{escape(step.op[:_LONGEST])}" style="--part:{100 * step.share / most:.0f}%">'
-        f"{''.join(f'<td>{escape(cell)}</td>' for cell in row(step))}</tr>"
+        f"{''.join(f'<td>{escape(cell)}</td>' for cell in row_of(step))}</tr>"
         for step in steps
     )
     table = f'<table class="steps"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
     return f'<div class="scroll" tabindex="0">{table}</div>'
+
+
+def _measures(profile: ProfileFields) -> str:
+    """Return the measures of the heaviest steps, and what the processor counted."""
+    steps = [step for step in _heaviest(profile) if step.metrics.levels][:_SHOWN_STEPS]
+    if not steps:
+        return ""
+    lines = "".join(f"<p>{escape(line)}</p>" for line in summary(profile.counters))
+    words = (
+        "Estimates from the time, the step's work and the machine's roofs. Computing and bandwidth: shares of the time "
+        "that their roofs allow; cache hits: bytes that caches deliver; pipeline: both shares together."
+    )
+    return f'<p class="faint">{words}</p>{lines}{_table(steps, METRIC_HEADS, metric_row)}'
 
 
 def _environment(profile: ProfileFields) -> str:

@@ -79,11 +79,9 @@ class Roofs:
         """Return the least time to move so many bytes with so many threads, and the name of the cache that takes most
         of it. Bytes that fit a cache are assumed to lie there, the nearest first. `part`: of each cache that these
         bytes may occupy, where others lie there too."""
-        counts = {each.threads for each in self.bandwidth}
-        if not counts or not read + written:
+        levels = self.levels(threads)
+        if not levels or not read + written:
             return None
-        count = min((each for each in counts if each >= threads), default=max(counts))
-        levels = sorted((each for each in self.bandwidth if each.threads == count), key=lambda x: x.nbytes)
         total, before = read + written, 0
         parts: list[tuple[float, str]] = []
         for level in levels:
@@ -94,4 +92,20 @@ class Roofs:
             parts.append((share * (read * per_read + written * per_written) / 1e9, level.level))
             before = max(before, room)
         seconds = sum(part for part, _ in parts)
-        return seconds * count / max(threads, count), max(parts)[1]
+        return seconds * self.scale(threads), max(parts)[1]
+
+    def levels(self, threads: int) -> list[BandwidthRoof]:
+        """Return the caches and the memory, the nearest first, for this number of threads or the next that was
+        measured."""
+        counts = {each.threads for each in self.bandwidth}
+        count = min((each for each in counts if each >= threads), default=max(counts, default=0))
+        return sorted((each for each in self.bandwidth if each.threads == count), key=lambda x: x.nbytes)
+
+    def rooms(self, threads: int) -> list[tuple[str, int]]:
+        """Return the names of the levels and how many bytes of so many threads each holds; 0: any number."""
+        return [(each.level, each.capacity) for each in self.levels(threads)]
+
+    def scale(self, threads: int) -> float:
+        """Return the time of more threads than were measured, relative to that of those that were."""
+        most = max((each.threads for each in self.bandwidth), default=threads)
+        return most / max(threads, most)

@@ -11,6 +11,7 @@ from cenote.compiler.report import StepDescription
 from cenote.core.types import Array
 from cenote.profile.collect import Collected
 from cenote.profile.fields import Rival, StepStats
+from cenote.profile.metrics.step_metrics import levels_of, step_metrics
 from cenote.profile.recording import RecordedProgram
 from cenote.profile.roofs import Roofs
 
@@ -106,10 +107,12 @@ def step_stats(
     stats: list[StepStats] = []
     group = 0
     for part in parts:
-        for description in [*part.steps, *([_between(part)] if part.between >= 0 else [])]:
+        levels = [*levels_of(part.steps, roofs.rooms(times.busy.shape[2])), ()]
+        for number, description in enumerate([*part.steps, *([_between(part)] if part.between >= 0 else [])]):
             at = len(stats)
             busy = tuple(mean["busy"][at].tolist())
             bound, share = nearest_roof(description, busy, roofs)
+            active, computing = _computing(busy) if sum(busy) > 0 else (1, 0.0)
             stats.append(
                 StepStats(
                     index=at,
@@ -130,6 +133,7 @@ def step_stats(
                     bound=bound,
                     roof_share=share,
                     denormals=None if times.denormals is None else float(times.denormals[:, at].mean()),
+                    metrics=step_metrics([description], [levels[number]], computing, active, roofs),
                     rivals=tuple(Rival(name, seconds * 1e3) for name, seconds in description.rivals),
                 )
             )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cenote.core.text import aligned, digits
 from cenote.profile.environment import Environment
 from cenote.profile.fields import ProfileFields, StepStats
+from cenote.profile.metrics.counters import summary
 from cenote.profile.roofs import Roofs
 
 # Number of steps that are shown.
@@ -15,11 +16,26 @@ TOP = 20
 _NODE, _ALGORITHM = 38, 18
 _NOTABLE_CORES = 0.1
 HEADS = ("step", "node", "algorithm", "ms", "share", "busy", "Gop/s", "executed", "GB/s", "roof")
+RowOf = Callable[[StepStats], tuple[str, ...]]
+METRIC_HEADS = (
+    "step",
+    "node",
+    "algorithm",
+    "ms",
+    "computing",
+    "bandwidth",
+    "cache hits",
+    "pipeline",
+    "bytes from",
+)
 
 
-def table(profile: ProfileFields, top: int = TOP) -> str:
-    """Return the text, with `top` steps; all where that is 0."""
-    return "\n".join([*head(profile), "", *_steps(profile, top), *_findings(profile)])
+def table(profile: ProfileFields, top: int = TOP, metrics: bool = False) -> str:
+    """Return the text, with `top` steps; all where that is 0. `metrics`: the four measures of each step."""
+    steps = (
+        _rows(profile, top, METRIC_HEADS, metric_row, 8) if metrics else _rows(profile, top, HEADS, row, 9)
+    )
+    return "\n".join([*head(profile), "", *steps, *_findings(profile)])
 
 
 def head(profile: ProfileFields) -> Iterator[str]:
@@ -38,6 +54,7 @@ def head(profile: ProfileFields) -> Iterator[str]:
     ]
     yield f"  {', '.join(parts)}"
     yield from (f"  {line}" for line in disturbances(profile))
+    yield from (f"  {line}" for line in summary(profile.counters))
     yield from (f"  {note}" for note in profile.notes)
 
 
@@ -78,24 +95,45 @@ def milliseconds(value: float) -> str:
     return f"{digits(value)} ms" if value >= 0.1 else f"{digits(value * 1e3)} µs"
 
 
-def _steps(profile: ProfileFields, top: int) -> Iterator[str]:
+def _rows(
+    profile: ProfileFields,
+    top: int,
+    heads: tuple[str, ...],
+    row_of: RowOf,
+    text: int,
+) -> Iterator[str]:
+    """Yield the heaviest steps as rows; `text`: a column of words beside the node's and the algorithm's."""
     steps = sorted(profile.steps, key=lambda step: -step.ms)
     shown = steps[: top or len(steps)]
-    rows = [HEADS, *(row(step) for step in shown)]
-    yield from aligned(rows, (1, 2, 9))
+    yield from aligned([heads, *(row_of(step) for step in shown)], (1, 2, text))
     rest = steps[len(shown) :]
     if rest:
         ms = sum(step.ms for step in rest)
         yield f"and {len(rest)} more steps: {milliseconds(ms)} ({ms / profile.accounts.total:.1%})"
 
 
-def row(step: StepStats) -> tuple[str, ...]:
-    """Return the cells of a step's row in a table."""
+def _beginning(step: StepStats) -> tuple[str, ...]:
     return (
         str(step.index),
         _cut(step.title, _NODE),
         _cut(step.how, _ALGORITHM),
         f"{step.ms:.{_digits(step.ms)}f}",
+    )
+
+
+def metric_row(step: StepStats) -> tuple[str, ...]:
+    """Return the cells of a step's row in the table of measures: estimates, empty where nothing is known."""
+    found = step.metrics
+    shares = (found.compute, found.bandwidth, found.cache_hits, found.pipeline)
+    total = sum(each.nbytes for each in found.levels)
+    levels = ", ".join(f"{each.level} {each.nbytes / total:.0%}" for each in found.levels)
+    return (*_beginning(step), *("" if each is None else f"{each:.0%}" for each in shares), levels)
+
+
+def row(step: StepStats) -> tuple[str, ...]:
+    """Return the cells of a step's row in a table."""
+    return (
+        *_beginning(step),
         f"{step.share:.1%}",
         balance(step),
         rate(step.operations, step),

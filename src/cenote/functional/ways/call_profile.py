@@ -22,6 +22,8 @@ from cenote.functional.ways.explanation import Explanation, explain, function_of
 from cenote.profile.environment import Environment, Watch
 from cenote.profile.measure import check_seconds, spread
 from cenote.profile.measure_roofs import roofs
+from cenote.profile.metrics.counters import Counter, Counting, summary
+from cenote.profile.metrics.step_metrics import UNKNOWN, StepMetrics, levels_of, step_metrics
 from cenote.profile.plain import from_plain, to_plain
 from cenote.profile.roofs import Roofs
 from cenote.profile.steps import nearest_roof
@@ -49,6 +51,8 @@ class CallProfile(Report):
     spread       half the distance between the quartiles of the turns, relative to the median
     bound        the nearest roof: "fma", or the cache or "memory" that its bytes fit in; "" where nothing is known
     roof_share   the least time that this roof allows / the median time; None where nothing is known
+    metrics      computing, bandwidth, cache hits and pipeline, by a model of the caches (docs/profile.md)
+    counters     events of the processor in a call, or why the system does not count them
     environment  other activity of the machine meanwhile
     roofs        the limits of the machine
     processor    its name
@@ -67,6 +71,8 @@ class CallProfile(Report):
     roofs: Roofs
     processor: str
     version: str
+    metrics: StepMetrics = UNKNOWN
+    counters: tuple[Counter, ...] = ()
 
     @property
     def function(self) -> str:
@@ -105,6 +111,9 @@ class CallProfile(Report):
         )
         if self.explanation.cost.bytes:
             yield f"  {rates}{share}"
+        if measures := _measures(self.metrics):
+            yield f"  {measures}"
+        yield from (f"  {line}" for line in summary(self.counters))
         yield f"  {self.processor}; cenote {self.version}"
         yield from (f"  {line}" for line in other_activity(self.environment, self.roofs))
 
@@ -136,9 +145,14 @@ def profile_call(
     check_seconds(seconds)
     explanation = explain(name, *args, **kwargs)
     limits = roofs(explanation.threads)
-    watch = Watch()
-    times, each = _timed(lambda: found(*args, **kwargs), seconds)
+    watch, counting = Watch(), Counting()
+    with counting.during():
+        times, each = _timed(lambda: found(*args, **kwargs), seconds)
+    counters = counting.counters(each * len(times))
+    counting.close()
     median = float(np.median(times))
+    works = [_work(step) for step in _steps_without_others(explanation)]
+    levels = levels_of(works, limits.rooms(explanation.threads))
     bound, share = _nearest_roof(explanation, median, limits)
     return CallProfile(
         explanation=explanation,
@@ -153,7 +167,21 @@ def profile_call(
         roofs=limits,
         processor=processor(),
         version=__version__,
+        metrics=step_metrics(works, levels, median / 1e3, explanation.threads, limits),
+        counters=counters,
     )
+
+
+def _measures(metrics: StepMetrics) -> str:
+    """Return the measures that are known, in words."""
+    named = (
+        ("computing", metrics.compute),
+        ("bandwidth", metrics.bandwidth),
+        ("cache hits", metrics.cache_hits),
+        ("pipeline", metrics.pipeline),
+    )
+    known = [f"{name} {value:.0%}" for name, value in named if value is not None]
+    return f"estimates: {', '.join(known)}" if known else ""
 
 
 def _timed(call: Callable[[], object], seconds: float) -> tuple[Array, int]:
