@@ -35,6 +35,7 @@ MODULES = {
 }
 # Classes that Cenote makes and users do not: their constructors are private.
 RETURNED = {
+    "Accuracy",
     "CachedFile",
     "CallProfile",
     "CenoteBackendRep",

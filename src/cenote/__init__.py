@@ -54,12 +54,14 @@ if TYPE_CHECKING:
     from cenote.profile.metrics.memory_usage import MemoryUsage
     from cenote.quantization.quantize import quantize
     from cenote.quantization.report import QuantizationReport
+    from cenote.verification.accuracy import Accuracy, accuracy
     from cenote.verification.contract.check import check_operator
     from cenote.verification.contract.report import OperatorReport
     from cenote.verification.found import Verification
     from cenote.verification.verify import verify, verify_with
 
 __all__ = [
+    "Accuracy",
     "ArgumentError",
     "CachedFile",
     "CallProfile",
@@ -89,6 +91,7 @@ __all__ = [
     "UnsupportedError",
     "Verification",
     "__version__",
+    "accuracy",
     "algorithms",
     "cache_contents",
     "check_operator",
@@ -146,6 +149,7 @@ __getattr__ = on_demand(
         "cenote.quantization.report": "QuantizationReport",
         "cenote.verification.contract.check": "check_operator",
         "cenote.verification.contract.report": "OperatorReport",
+        "cenote.verification.accuracy": "Accuracy accuracy",
         "cenote.verification.found": "Verification",
         "cenote.verification.verify": "verify verify_with",
     },

@@ -152,12 +152,14 @@ def _steps(profile: ProfileFields) -> str:
 def _table(steps: Sequence[StepStats], names: Sequence[str] = HEADS, row_of: RowOf = row) -> str:
     heads = "".join(f"<th>{name}</th>" for name in names)
     most = max((step.share for step in steps), default=0.0) or 1.0
+    whole = row_of is not row  # all columns on narrow screens too, and no bars behind shares of the latency
     rows = "".join(
-        f'<tr title="{escape(step.op[:_LONGEST])}" style="--part:{100 * step.share / most:.0f}%">'
+        f'<tr title="{escape(step.op[:_LONGEST])}" style="--part:{0 if whole else 100 * step.share / most:.0f}%">'
         f"{''.join(f'<td>{escape(cell)}</td>' for cell in row_of(step))}</tr>"
         for step in steps
     )
-    table = f'<table class="steps"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    kind = "steps whole" if whole else "steps"
+    table = f'<table class="{kind}"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
     return f'<div class="scroll" tabindex="0">{table}</div>'
 
 

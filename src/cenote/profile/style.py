@@ -47,7 +47,7 @@ STYLE = """
 .cenote svg .label { paint-order: stroke; stroke: Canvas; stroke-width: 4px; stroke-linejoin: round }
 .cenote svg .grid { stroke: #8883 } .cenote svg .roof { stroke: currentColor; stroke-width: 1.5 }
 @media (max-width: 700px) {
-  .cenote .steps :is(th, td):nth-child(n+6):nth-child(-n+9) { display: none }
+  .cenote .steps:not(.whole) :is(th, td):nth-child(n+6):nth-child(-n+9) { display: none }
 }
 """
 

@@ -41,13 +41,16 @@ _TIMES = 4.0
 
 @dataclass(frozen=True)
 class Made:
-    """A value that the plan made, its node, the error of the node itself and whether that is more than rounding."""
+    """A value that the plan made, its node, the error of the node itself and whether that is more than rounding;
+    `wanted` by the reference on the node's `inputs`, None where there is none."""
 
     name: str
     node: Node
     array: Array
     local: float
     wrong: bool
+    wanted: Array | None = None
+    inputs: Arrays = ()
 
 
 class Production:
@@ -130,7 +133,8 @@ class Production:
                 allowed = self._allowed(index, array)
                 local = own_error(node, position, inputs, array, wanted[position], allowed)
                 wrong = local > allowed and not excused(node, position, inputs, array, wanted[position])
-            self.tell(Made(name, node, array, local, wrong))
+            reference = None if wanted is None else wanted[position]
+            self.tell(Made(name, node, array, local, wrong, reference, inputs))
 
     def _allowed(self, index: int, array: Array) -> float:
         option = self.lowerings[index]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -227,7 +227,8 @@ class _Check:
             row = ValueErrors(value or made.name, made.node.title, inherited, made.local)
             self.rows.append(row)
             if made.wrong or (inherited is not None and not inherited <= self.tolerance):
-                suspects.append(_Suspect(made, row, value, order))
+                light = replace(made, wanted=None, inputs=())  # other values' memory is free
+                suspects.append(_Suspect(light, row, value, order))
             self.spill.forget()
 
         self.spill.settle()

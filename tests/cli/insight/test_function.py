@@ -84,3 +84,13 @@ def test_memory_is_shown(identity: Path, tmp_path: Path, cenote_command: Command
     assert "Over time" in page.read_text()
     found = cenote_command("inspect", identity, *shape, "--memory", "--json").out
     assert cenote.MemoryUsage.from_dict(json.loads(found)).inputs[0][1] == 3 * 64 * 64 * 4
+
+
+def test_accuracy_is_shown(identity: Path, cenote_command: Command) -> None:
+    arguments = ("profile", identity, "--shape", "x=1,3,64,64", "--accuracy")
+    ended = cenote_command(*arguments)
+    assert ended.code == 0, ended.err
+    for words in ("accuracy of double", "error", "ulps", "exact"):
+        assert words in ended.out, words
+    found = cenote.Accuracy.from_dict(json.loads(cenote_command(*arguments, "--json").out))
+    assert found.steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -59,6 +60,10 @@ def profile(
         bool,
         typer.Option("--metrics", help="Show computing, bandwidth, cache hits and pipeline of each step."),
     ] = False,
+    accuracy: Annotated[
+        bool,
+        typer.Option("--accuracy", help="Show the error of each step's algorithm, and no times."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show where the time of a call goes: every step in place and on each thread, beside what the machine can do."""
@@ -69,12 +74,23 @@ def profile(
         raise typer.BadParameter("one MODEL, or --op FUNCTION with --shapes", param_hint="MODEL")
     model = Path(what[0])
     loaded = load(model, options, given)
+    if accuracy:
+        _show(cenote.accuracy(model, options, inputs=loaded.inputs()), as_json)
+        return
     measured = replace(loaded.model.profile(loaded.inputs(), seconds=duration), model=model.name)
-    if as_json:
-        say_json(measured.to_dict())
-    else:
-        say(measured.table(top, metrics))
+    _show(measured, as_json, measured.table(top, metrics))
     for path, content in ((html, measured.html), (trace, measured.trace)):
-        if path is not None:
-            write(path, content())
-            err().print(f"written: {path}", markup=False, soft_wrap=True)
+        _write(path, content)
+
+
+def _write(path: Path | None, content: Callable[[], str]) -> None:
+    if path is not None:
+        write(path, content())
+        err().print(f"written: {path}", markup=False, soft_wrap=True)
+
+
+def _show(found: cenote.Profile | cenote.Accuracy, as_json: bool, text: str | None = None) -> None:
+    if as_json:
+        say_json(found.to_dict())
+    else:
+        say(str(found) if text is None else text)

@@ -115,7 +115,8 @@ class MemoryUsage(Report):
     def html(self) -> str:
         """Return a page without external files: the table, and the intermediate values over the steps."""
         title = f"Memory of {self.model}"
-        body = f"<h1>{escape(title)}</h1><pre>{escape(str(self))}</pre><h2>Over time</h2>{self._picture()}"
+        table = f'<div class="scroll" tabindex="0"><pre>{escape(str(self))}</pre></div>'
+        body = f"{table}<h2>Over time</h2>{self._picture()}"
         return document(title, body)
 
     def _picture(self) -> str:
