@@ -100,3 +100,20 @@ def test_open_sizes_are_asked_for(cenote_command: Command, tmp_path: Path) -> No
     nodes = [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])]
     batch = saved(tmp_path / "batch.onnx", nodes, ("n", 3, 6, 6))
     assert [plan.layer.inputs[0].shape for plan in cenote.tiling.plan_model(batch).plans] == [(1, 3, 6, 6)]
+
+
+def test_a_plan_is_printed_as_a_program(cenote_command: Command, tmp_path: Path) -> None:
+    small = ("tile", "avgpool", "--input", "1x4x16x16", "--kernel", 3, "--hardware", "npu-small")
+    done = cenote_command(*small, "--emit", "c")
+    assert done.code == 0, done.err
+    assert done.out.startswith("/* avgpool: average_pool(")
+    assert "void tiles_run(" in done.out
+    assert "func.func @tiles(" in cenote_command(*small, "--emit", "mlir").out
+    done = cenote_command("tile", "lppool", *small[2:], "--emit", "c")
+    assert done.code == 1
+    assert "no program is emitted for lp_pool" in done.err
+    model = tmp_path / "m.onnx"
+    model.write_bytes(b"")
+    done = cenote_command("tile", model, "--emit", "c")
+    assert done.code == 1
+    assert "--emit is for one layer" in done.err

@@ -45,7 +45,7 @@ def test_commands_run(
 
 
 def test_there_are_commands() -> None:
-    assert len(COMMANDS) == 3
+    assert len(COMMANDS) == 4
 
 
 @pytest.mark.parametrize("strategy", ["three-stage", "search"])

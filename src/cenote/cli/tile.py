@@ -17,6 +17,7 @@ from cenote.cli.options import Json
 from cenote.cli.shapes import parse_shapes
 
 Strategy = Literal["three-stage", "search", "both"]
+Language = Literal["c", "mlir"]
 _HELP = "One number, or one per axis: 3 or 3x5."
 _LAYER, _MODEL = "Of a layer", "Of a model"
 
@@ -105,13 +106,21 @@ class Planning:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Options for the output: a picture, the decisions, an execution, JSON."""
+    """Options for the output: a picture, the decisions, an execution, a program, JSON."""
 
     svg: Annotated[Path | None, typer.Option(help="Write a picture here; of a model, an HTML page.")] = None
     explain: Annotated[bool, typer.Option("--explain", help="Print each decision.")] = False
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Execute the plan on random data, and check it.")
     ] = False
+    emit: Annotated[
+        Language | None,
+        typer.Option(
+            "--emit",
+            help="Print the plan as a program in C, or as text like MLIR, and nothing else.",
+            show_default=False,
+        ),
+    ] = None
     as_json: Json = False
 
 
@@ -132,6 +141,8 @@ def tile(
     """Plan tiles of a pool or convolution, or of all those of a model, for a machine with small buffers."""
     if layer.input is None and (Path(what).exists() or "." in what):
         _refuse(layer.given(), "a model, whose layers have their own")
+        if wanted.emit:
+            raise cenote.ArgumentError("tile: --emit is for one layer; give its kind and --input")
         plans = _of_model(what, parts, planning, wanted)
     else:
         _refuse({"node": parts.node, "shape": parts.shape}, "a layer; it is for models")
@@ -169,6 +180,10 @@ def _of_layer_alone(what: str, layer: LayerGroup, planning: Planning, wanted: Wa
     """Plan a layer, and show it."""
     arguments = layer.given()
     plans = [cenote.tiling.plan(what, dtype=layer.dtype, **arguments, **how) for how in planning.each()]
+    if wanted.emit:
+        emit = cenote.tiling.emit_c if wanted.emit == "c" else cenote.tiling.emit_text
+        say(emit(plans[-1]).rstrip())
+        return []
     if wanted.svg:
         write(wanted.svg, cenote.tiling.svg(plans[-1]))
     if wanted.as_json:

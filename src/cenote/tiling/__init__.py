@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from cenote.tiling.arguments import layer_kinds, plan
 from cenote.tiling.buffer import PlanError
+from cenote.tiling.emission.c_program import emit_c
+from cenote.tiling.emission.structure import emit_text
 from cenote.tiling.hardware import Hardware, hardware_names, hardware_of
 from cenote.tiling.layer import Tile
 from cenote.tiling.network import NetworkPlan, plan_model
@@ -23,6 +25,8 @@ __all__ = [
     "Policy",
     "Tile",
     "TilingPlan",
+    "emit_c",
+    "emit_text",
     "hardware_names",
     "hardware_of",
     "layer_kinds",
