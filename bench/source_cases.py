@@ -61,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--threads", type=thread_counts, default=[1, 2], help="counts (default: 1,2)")
     parser.add_argument("--output", type=Path, help="folder for the reports (default: bench/.results/TIME)")
+    parser.add_argument("--page", type=Path, help="page of the documentation to write")
     arguments = parser.parse_args()
     folder = output_folder(arguments.output)
     rows = [
@@ -71,6 +72,40 @@ def main() -> None:
     text = "# The source system's cases\n\n" + table(COLUMNS, cells) + "\n"
     (folder / "source_cases.md").write_text(text, encoding="utf-8")
     print(text)
+    if arguments.page is not None:
+        arguments.page.write_text(page(rows), encoding="utf-8")
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """The page of the documentation: the cases before and after, beside the roofs of the machine."""
+    first = Profile.from_dict(rows[0]["profile"])
+    assert first.roofs is not None
+    roofs = ", ".join(
+        f"{roof.gigaops.value:,.0f} Gop/s in {roof.dtype} on {roof.threads} thread(s)"
+        for roof in first.roofs.compute
+    )
+    moved = ", ".join(
+        f"{roof.level} {roof.read.value:,.0f}" for roof in first.roofs.bandwidth if roof.threads == 1
+    )
+    shown = [column for column in COLUMNS if column not in ("memory, MB", "foreign cores")]
+    lines = [
+        "# Three cases of the method",
+        "",
+        "Made by `python -m bench.source_cases --page docs/benchmarks/source_cases.md`;",
+        f"{first.processor}, {first.target}, Cenote {first.version}.",
+        "",
+        "The text on the method (look, listen, ask, treat: [from paper to Cenote](../from_paper.md)) ends with three",
+        "cases and the gains that it had. Its machine is not named, so its figures stand beside these as claims. Here",
+        "each case is profiled, diagnosed, and treated by what helps beyond doubt; `ms after` is `ms before` where",
+        "nothing was kept. `compute` and `bandwidth` are shares of the roofs of this machine, of the step that computes;",
+        "`cores` is the part of the threads' time in which they compute.",
+        "",
+        table(shown, [[_shown(row[column]) for column in shown] for row in rows]).rstrip(),
+        "",
+        f"Roofs: {roofs}; GB/s read by one thread: {moved}.",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def measured(name: str, make: Callable[[], Case], claim: str, threads: int) -> dict[str, Any]:
