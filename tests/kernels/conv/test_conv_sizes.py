@@ -45,7 +45,9 @@ def test_winograd_has_one_kernel_per_phase(target: str, channels: int, filters: 
     for name, specs in found.items():
         phases = [spec.phase for spec in specs if isinstance(spec, WinogradSpec)]
         assert len(phases) == len(set(phases)), name
-        assert {"fused"} <= set(phases) <= {"fused", "input", "product"} if phases else name == "direct"
+        assert (
+            {"fused"} <= set(phases) <= {"fused", "input", "product"} if phases else name.startswith("direct")
+        )
 
 
 @pytest.mark.parametrize("target", TARGETS)

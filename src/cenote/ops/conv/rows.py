@@ -1,4 +1,4 @@
-"""Convolutions of few channels whose weights come when the program runs: rows of plain memory, weights as they lie."""
+"""Convolutions of few channels: rows of plain memory, weights as the model has them, constant or not."""
 
 from __future__ import annotations
 
