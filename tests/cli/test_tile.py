@@ -117,3 +117,25 @@ def test_a_plan_is_printed_as_a_program(cenote_command: Command, tmp_path: Path)
     done = cenote_command("tile", model, "--emit", "c")
     assert done.code == 1
     assert "--emit is for one layer" in done.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        ("conv", ("--filters", 8, "--kernel", 3, "--bias"), "f32[8]"),
+        ("lppool", ("--kernel", 3, "--p", 3), "p=3.0"),
+        ("avgpool", ("--kernel", 3, "--divisor-override", 7), "divisor_override=7"),
+        ("maxpool", ("--kernel", 3, "--stride", 2, "--auto-pad", "SAME_UPPER"), "auto_pad=SAME_UPPER"),
+    ],
+)
+def test_layers_have_all_arguments(
+    kind: str, options: tuple[object, ...], said: str, cenote_command: Command
+) -> None:
+    done = cenote_command("tile", kind, "--input", "1x4x17x17", *options, "--simulate", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert "each output written once" in found["simulated"]["verdict"]
+    assert found["simulated"]["largest_difference"] < 1e-6
+    assert sum(share["tasks"] for share in found["shares"]) == found["tasks"]
+    if kind != "conv":
+        assert said in found["operator"].replace("'", "").replace('"', "")

@@ -60,6 +60,10 @@ class LayerGroup:
     output: Annotated[str | None, _of_layer("Output extents of adaptive pools.")] = None
     filters: Annotated[int | None, _of_layer("Output channels of a convolution.")] = None
     groups: Annotated[int | None, _of_layer("Groups of a convolution.")] = None
+    bias: Annotated[bool, _of_layer("A convolution has a bias.", "--bias")] = False
+    p: Annotated[float | None, _of_layer("Exponent of an Lp pool.", "--p")] = None
+    divisor_override: Annotated[int | None, _of_layer("Divisor of an average.")] = None
+    auto_pad: Annotated[str | None, _of_layer("SAME_UPPER, SAME_LOWER or VALID, in place of padding.")] = None
     dtype: Annotated[str, _of_layer("Element type.")] = "float32"
     indices: Annotated[str | None, _of_layer("int64 or int32: maxima with indices.")] = None
     fused: Annotated[list[str] | None, _of_layer("An elementwise operator that follows: relu.")] = None
@@ -187,12 +191,18 @@ def _of_layer_alone(what: str, layer: LayerGroup, planning: Planning, wanted: Wa
     if wanted.svg:
         write(wanted.svg, cenote.tiling.svg(plans[-1]))
     if wanted.as_json:
-        shown = [{**plan.to_dict(), **(_executed(plan) if wanted.simulate else {})} for plan in plans]
+        shown = [_as_data(plan, wanted) for plan in plans]
         say_json(shown[0] if len(shown) == 1 else shown)
     else:
         for plan in plans:
             _show(plan)
     return plans
+
+
+def _as_data(plan: cenote.tiling.TilingPlan, wanted: Wanted) -> dict[str, Any]:
+    """Return everything about a plan, also what each core executes."""
+    shares = [share.to_dict() for share in cenote.tiling.shares_of(plan)]
+    return {**plan.to_dict(), "shares": shares, **(_executed(plan) if wanted.simulate else {})}
 
 
 def _refuse(given: dict[str, Any], what: str) -> None:

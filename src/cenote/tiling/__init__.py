@@ -16,9 +16,11 @@ from cenote.tiling.network import NetworkPlan, plan_model
 from cenote.tiling.picture import page, svg
 from cenote.tiling.policy import Policy
 from cenote.tiling.problem import TilingPlan
+from cenote.tiling.shares import CoreShare, shares_of
 from cenote.tiling.simulator import reference, simulate
 
 __all__ = [
+    "CoreShare",
     "Hardware",
     "NetworkPlan",
     "PlanError",
@@ -34,6 +36,7 @@ __all__ = [
     "plan",
     "plan_model",
     "reference",
+    "shares_of",
     "simulate",
     "svg",
 ]
