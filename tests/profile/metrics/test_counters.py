@@ -90,6 +90,26 @@ def test_refusals_say_what_to_do(monkeypatch: pytest.MonkeyPatch, number: int, s
     assert said in next(summary(found))
 
 
+def test_an_event_that_not_all_threads_have_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the process may open no more files: those of the event are free again."""
+    opened: list[int] = []
+    monkeypatch.setattr(counters, "_threads", lambda: [1, 2, 3])
+
+    def some(kind: int, number: int, thread: int) -> int | str:
+        if thread == 3:
+            return "no more"
+        opened.append(os.open(os.devnull, os.O_RDONLY))
+        return opened[-1]
+
+    monkeypatch.setattr(counters, "_open", some)
+    counting = Counting()
+    assert all(each.problem == "no more" for each in counting.counters(1))
+    for file in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(file)
+    counting.close()
+
+
 def test_ratios_in_words() -> None:
     found = [
         Counter("cycles", 1000.0, 1.0),

@@ -60,25 +60,28 @@ class Counting:
     """Counters of all threads that the process has now. Use `during` around what counts, then `counters`."""
 
     def __init__(self) -> None:
-        self._files: dict[str, list[int]] = {}
+        self._files: dict[str, list[int]] = {name: [] for name in EVENTS}
         self._problems: dict[str, str] = {}
         threads = _threads()
         for name, (kind, number) in EVENTS.items():
-            self._files[name] = []
             for thread in threads:
                 file = _open(kind, number, thread)
-                if file is None:
-                    continue
-                if isinstance(file, str):
+                if isinstance(file, str):  # perhaps the process may open no more files: others want some
                     self._problems[name] = file
+                    self._give_back(name)
                     break
-                self._files[name].append(file)
+                if file is not None:
+                    self._files[name].append(file)
 
     def close(self) -> None:
         """Give the counters back."""
-        for file in self._every():
+        for name in self._files:
+            self._give_back(name)
+
+    def _give_back(self, name: str) -> None:
+        files, self._files[name] = self._files[name], []
+        for file in files:
             os.close(file)
-        self._files.clear()
 
     @contextmanager
     def during(self) -> Iterator[None]:
