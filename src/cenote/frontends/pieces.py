@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.strided_slice import TO_END, sliced
+
+State = TypeVar("State")  # of a loop
+MOST_ROUNDS = 1000  # of a loop that is unrolled
+
+
+def unrolled(
+    builder: GraphBuilder, state: State, condition: Callable[[State], Any], body: Callable[[State], State]
+) -> State:
+    """Return the state behind a loop: `body` of it as long as `condition` of it is a constant that holds.
+
+    Raises UnsupportedError for a condition that is computed when the model runs, and for more than MOST_ROUNDS rounds.
+    """
+    for _ in range(MOST_ROUNDS + 1):
+        holds = condition(state)
+        decided = builder.known(holds) if isinstance(holds, str) else None
+        if decided is None or decided.size != 1:
+            raise UnsupportedError("a loop whose condition is computed when the model runs is not supported")
+        if not bool(decided.reshape(())):
+            return state
+        state = body(state)
+    raise UnsupportedError(f"a loop of more than {MOST_ROUNDS:,} rounds is not supported")
 
 
 def floor_division(builder: GraphBuilder, x: str, y: str, floats: bool, name: str) -> str:

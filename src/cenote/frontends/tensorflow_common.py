@@ -16,7 +16,6 @@ from cenote.frontends.channels_last import ChannelsLast
 from cenote.frontends.strided_slice import TO_END, apply_strided, as_int64, sliced, strided
 
 MOST_NODES = 1_000_000  # that inlining functions and unrolling loops may make
-MOST_ROUNDS = 1000  # of a loop that is unrolled
 
 
 class Site(Protocol):

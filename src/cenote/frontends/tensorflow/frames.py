@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
-from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.errors import ModelError
+from cenote.frontends.pieces import unrolled
 from cenote.frontends.tensorflow.nodes import Decode, NodeSite, TensorFlowImporter, Value
 from cenote.frontends.tensorflow.scope import MERGES, TensorFlowScope
-from cenote.frontends.tensorflow_common import MOST_ROUNDS
 
 Scope = TensorFlowScope[Value]
 
@@ -74,25 +75,31 @@ def _unrolled(
 ) -> dict[str, Value]:
     """Return the last values of a loop's variables, by their Switches."""
     found = _frame_of(scope, enters)
-    state = {merge: entered[start] for merge, start in found.starts.items()}
-    for number in range(MOST_ROUNDS + 1):
-        switched = {switch: state[merge] for switch, merge in found.switches.items()}
-        inside = replace(
+    rounds = count()
+
+    def inside(state: Mapping[str, Value]) -> Scope:
+        return replace(
             scope,
-            prefix=f"{scope.prefix}{number}/",
-            arguments={**scope.arguments, **entered, **state, **switched},
+            prefix=f"{scope.prefix}{next(rounds)}/",
+            arguments={**scope.arguments, **entered, **state, **_switched(found, state)},
             made={},
             sides={},
             frames={},
         )
-        condition = importer.value(inside, found.condition)
-        decided = importer.builder.known(condition) if isinstance(condition, str) else None
-        if decided is None or decided.size != 1:
-            raise UnsupportedError("a loop whose condition is computed when the model runs is not supported")
-        if not bool(decided.reshape(())):
-            return switched
-        state = {merge: importer.value(inside, reference) for merge, reference in found.nexts.items()}
-    raise UnsupportedError(f"a loop of more than {MOST_ROUNDS:,} rounds is not supported")
+
+    # A state is its scope: the condition and the body of a round share what they compute.
+    last = unrolled(
+        importer.builder,
+        inside({merge: entered[start] for merge, start in found.starts.items()}),
+        lambda now: importer.value(now, found.condition),
+        lambda now: inside({merge: importer.value(now, each) for merge, each in found.nexts.items()}),
+    )
+    return _switched(found, last.arguments)
+
+
+def _switched(found: _Frame, state: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the values of the Switches, which are those of their Merges."""
+    return {switch: state[merge] for switch, merge in found.switches.items()}
 
 
 FRAMES: Mapping[str, Decode] = dict.fromkeys(("Exit", "RefExit"), _exit)

@@ -65,16 +65,14 @@ def _read(site: NodeSite) -> Value:
 
 def _while(site: NodeSite) -> Sequence[Value]:
     """Decode a loop whose condition stays a constant: it is unrolled."""
-    state: Sequence[Value] = site.inputs
-    for _ in range(common.MOST_ROUNDS + 1):
-        (condition,) = site.importer.call(site, site.attributes["cond"].func.name, state)
-        decided = site.builder.known(condition) if isinstance(condition, str) else None
-        if decided is None or decided.size != 1:
-            raise UnsupportedError("a loop whose condition is computed when the model runs is not supported")
-        if not bool(decided.reshape(())):
-            return state
-        state = site.importer.call(site, site.attributes["body"].func.name, state)
-    raise UnsupportedError(f"a loop of more than {common.MOST_ROUNDS:,} rounds is not supported")
+    call, names = site.importer.call, {key: site.attributes[key].func.name for key in ("cond", "body")}
+    start: Sequence[Value] = site.inputs
+    return pieces.unrolled(
+        site.builder,
+        start,
+        lambda state: call(site, names["cond"], state)[0],
+        lambda state: call(site, names["body"], state),
+    )
 
 
 def _log1p(site: NodeSite) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.builder import transposed
-from cenote.frontends.tensorflow_common import MOST_ROUNDS
+from cenote.frontends.pieces import unrolled
 from cenote.frontends.tflite.site import Decode, OperatorSite
 from cenote.ops.sequence.recurrent import LSTM
 
@@ -21,15 +21,11 @@ _IOFC = (0, 3, 1, 2)  # gates in ONNX's order
 def _while(site: OperatorSite) -> Sequence[str]:
     """Decode a loop whose condition stays a constant: it is unrolled."""
     condition, body = site.integer("cond_subgraph_index"), site.integer("body_subgraph_index")
-    state: Sequence[str] = [site.stored(index) for index in range(len(site.inputs))]
-    for _ in range(MOST_ROUNDS + 1):
-        decided = site.builder.known(site.importer.call(condition, state)[0])
-        if decided is None or decided.size != 1:
-            raise UnsupportedError("a loop whose condition is computed when the model runs is not supported")
-        if not bool(decided.reshape(())):
-            return state
-        state = site.importer.call(body, state)
-    raise UnsupportedError(f"a loop of more than {MOST_ROUNDS:,} rounds is not supported")
+    start: Sequence[str] = [site.stored(index) for index in range(len(site.inputs))]
+    call = site.importer.call
+    return unrolled(
+        site.builder, start, lambda state: call(condition, state)[0], lambda state: call(body, state)
+    )
 
 
 def _lstm(site: OperatorSite) -> str:
