@@ -64,7 +64,7 @@ def inspect(
             return
         plans = loaded.plans
         if html is not None:
-            _draw(ready, html)
+            _draw(ready, model.name, html)
             plans = loaded.plans
     if as_json:
         say_json(_content(model, loaded))
@@ -92,9 +92,9 @@ def _run_to_the_end(ready: Loaded) -> None:
             loaded.run(ready.inputs())
 
 
-def _draw(ready: Loaded, html: Path) -> None:
+def _draw(ready: Loaded, name: str, html: Path) -> None:
     """Write the page of the graph, with times."""
-    with waiting(f"timing {html.stem}"):
+    with waiting(f"timing {name}"):
         timed = ready.model.profile(ready.inputs(), seconds=_SECONDS)
     write(html, ready.model.graph_html(timed))
     err().print(f"written: {html}", markup=False, soft_wrap=True)

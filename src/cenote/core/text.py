@@ -23,6 +23,11 @@ def shown_seconds(seconds: float) -> str:
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} us"
 
 
+def ending(text: str, width: int) -> str:
+    """Return a text, or as much of its end as fits the width behind an ellipsis: names of nodes differ there."""
+    return text if len(text) <= width else f"…{text[len(text) - width + 1 :]}"
+
+
 def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
     """Return rows of cells as lines, in columns two spaces apart. Cells of the columns `left` begin at the left edge of
     their column, those of the others end at its right one."""

@@ -37,6 +37,11 @@ class BandwidthRoof:
     read: Measured
     copy: Measured
 
+    def seconds(self, read: float, written: float) -> float:
+        """Return the least time to read and write so many bytes."""
+        per_read = 1 / self.read.value
+        return (read * per_read + written * max(2 / self.copy.value - per_read, 0.0)) / 1e9
+
 
 @dataclass(frozen=True)
 class BarrierRoof:
@@ -87,9 +92,7 @@ class Roofs:
         for level in levels:
             room = min(total, int(level.capacity * part) or total)
             share = max(0, room - before) / total
-            per_read = 1 / level.read.value
-            per_written = max(2 / level.copy.value - per_read, 0.0)
-            parts.append((share * (read * per_read + written * per_written) / 1e9, level.level))
+            parts.append((share * level.seconds(read, written), level.level))
             before = max(before, room)
         seconds = sum(part for part, _ in parts)
         return seconds * self.scale(threads), max(parts)[1]

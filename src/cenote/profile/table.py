@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from cenote.core.text import aligned, digits
+from cenote.core.text import aligned, digits, ending
 from cenote.profile.environment import Environment
 from cenote.profile.fields import ProfileFields, StepStats
 from cenote.profile.metrics.counters import summary
@@ -115,8 +115,8 @@ def _rows(
 def _beginning(step: StepStats) -> tuple[str, ...]:
     return (
         str(step.index),
-        _cut(step.title, _NODE),
-        _cut(step.how, _ALGORITHM),
+        ending(step.title, _NODE),
+        ending(step.how, _ALGORITHM),
         f"{step.ms:.{_digits(step.ms)}f}",
     )
 
@@ -186,7 +186,3 @@ def _findings(profile: ProfileFields) -> Iterator[str]:
             low, middle, high = found.gain_ms
             gain = f"; gain {milliseconds(middle)} ({milliseconds(low)} to {milliseconds(high)})"
         yield f"    {found.action}{gain}"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"…{text[len(text) - width + 1 :]}"

@@ -15,7 +15,7 @@ from cenote.compiler.compile import assemble
 from cenote.compiler.schedule import schedule
 from cenote.core.errors import refusals
 from cenote.core.load_options import NO_OPTIONS, LoadOptions
-from cenote.core.text import Report, aligned
+from cenote.core.text import Report, aligned, ending
 from cenote.core.types import Array, TensorType, is_float
 from cenote.graph.graph import Graph
 from cenote.models import cutting
@@ -89,8 +89,8 @@ class Accuracy(Report):
         ordered = sorted(self.steps, key=lambda step: -step.error)
         rows = [
             (
-                _cut(each.node, _NODE),
-                _cut(each.algorithm, _ALGORITHM),
+                ending(each.node, _NODE),
+                ending(each.algorithm, _ALGORITHM),
                 f"{each.error:.1e}",
                 f"{each.ulps:.1f}",
                 f"{each.typical_ulps:.1f}",
@@ -232,7 +232,3 @@ def _advice(found: Accuracy) -> Iterator[str]:
             f"{len(long)} long sums, the longest of {longest.node}, {longest.operations:,} operations a number: "
             f"its error is {longest.ulps:.1f} units in the last place of the largest number"
         )
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"…{text[len(text) - width + 1 :]}"

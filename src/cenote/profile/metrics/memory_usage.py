@@ -9,8 +9,8 @@ from typing import Any
 
 from cenote.codegen.jit import host_target
 from cenote.compiler.report import PlanDescription
-from cenote.core.text import Report, aligned, digits
-from cenote.core.types import Declared
+from cenote.core.text import Report, aligned, digits, ending
+from cenote.core.types import Declared, TensorType
 from cenote.profile.metrics.step_metrics import MEMORY, LevelBytes, levels_of, sorted_by_level
 from cenote.profile.plain import from_plain, to_plain
 from cenote.profile.style import document
@@ -102,7 +102,7 @@ class MemoryUsage(Report):
         rows = [
             (
                 str(each.index),
-                _cut(each.node),
+                ending(each.node, _NODE),
                 each.algorithm,
                 *map(_size, (each.alive, each.added, each.freed)),
             )
@@ -209,18 +209,10 @@ def _steps(plan: PlanDescription, first: int) -> Iterator[StepMemory]:
 
 
 def _nbytes(declared: Declared) -> int:
-    shape = declared.shape
-    if shape is None or not all(isinstance(extent, int) for extent in shape):
-        return 0
-    count = 1
-    for extent in shape:
-        count *= int(extent or 0) if extent is not None else 0
-    return count * declared.dtype.itemsize
+    fixed = tuple(extent for extent in declared.shape or () if isinstance(extent, int))
+    is_known = declared.shape is not None and len(fixed) == len(declared.shape)
+    return TensorType(declared.dtype, fixed).nbytes if is_known else 0
 
 
 def _size(nbytes: int) -> str:
     return f"{digits(nbytes / 1e6)} MB" if nbytes >= 1e5 else f"{nbytes:,} B"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _NODE else f"…{text[len(text) - _NODE + 1 :]}"

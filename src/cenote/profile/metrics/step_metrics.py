@@ -121,10 +121,6 @@ def _moving(step: StepDescription, levels: Sequence[LevelBytes], threads: int, r
     and writing."""
     written = step.written_bytes / max(1, step.read_bytes + step.written_bytes)
     limits = {each.level: each for each in roofs.levels(threads)}
-    seconds = 0.0
-    for each in levels:
-        if (limit := limits.get(each.level)) is not None:
-            per_read = 1 / limit.read.value
-            per_written = max(2 / limit.copy.value - per_read, 0.0)
-            seconds += each.nbytes * ((1 - written) * per_read + written * per_written) / 1e9
+    known = [(limits[each.level], each.nbytes) for each in levels if each.level in limits]
+    seconds = sum(limit.seconds((1 - written) * nbytes, written * nbytes) for limit, nbytes in known)
     return seconds * roofs.scale(threads)
