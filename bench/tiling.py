@@ -1,7 +1,8 @@
 """Random layers planned, costed, executed and checked on all machines of the package; and how good the plans are.
 
-    python bench/tiling.py --layers 1000           infeasible plans, wrong cells, model against simulator
-    python bench/tiling.py --layers 1000 --exhaustive 100   also the gap to all sizes of tiles, where those are few
+    python -m bench.tiling --layers 1000           infeasible plans, wrong cells, model against simulator
+    python -m bench.tiling --layers 1000 --exhaustive 100   also the gap to all sizes of tiles, where those are few
+    python -m bench.tiling --layers 2000 --newer   gradients, transposed convolutions, products, norms, large windows
 
 Prints one line per property, and the distribution of three-stage cycles over the search's, per machine. With --policies
 also per setting of the policy.
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 
 import cenote
+from bench.tiling_layers import newer_layer, random_layer
 from cenote.tiling.layer import Tile
 from cenote.tiling.problem import Problem
 from cenote.tiling.search import EXHAUSTIVE
@@ -37,69 +39,6 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"buffers": 1},
     {"enough": "waves"},
 )
-POOLS = (
-    "maxpool", "maxpool", "maxpool", "minpool", "avgpool", "avgpool", "lppool", "adaptive_maxpool",
-    "adaptive_avgpool", "global_maxpool", "global_avgpool",
-)  # fmt: skip
-
-
-def random_layer(chance: random.Random, most: int = 4000) -> tuple[str, dict[str, Any]]:
-    """A kind and its arguments: 1-D to 3-D, tiny to large; at most `most` outputs per plane."""
-    while True:
-        kind = "conv" if chance.random() < 0.3 else chance.choice(POOLS)
-        rank = chance.choice((1, 2, 2, 2, 3))
-        largest = {1: 2000, 2: 60, 3: 14}[rank]
-        size = [max(1, round(largest ** chance.random())) for _ in range(rank)]
-        groups = chance.choice((1, 1, 2, 3, 8))
-        channels = groups * max(1, round((24 if kind == "conv" else 96) ** chance.random()))
-        given: dict[str, Any] = {"input": (chance.choice((1, 1, 2, 3)), channels, *size)}
-        if kind.startswith("adaptive"):
-            given["output"] = tuple(chance.randint(1, max(1, extent)) for extent in size)
-        elif not kind.startswith("global"):
-            kernel = [chance.choice((1, 2, 2, 3, 3, 5, 7)) for _ in size]
-            given |= {
-                "kernel": tuple(kernel),
-                "stride": tuple(chance.choice((1, 2, 2, 3, k)) for k in kernel),
-            }
-            dilation = tuple(chance.choice((1, 1, 1, 2)) for _ in size)
-            given["dilation"] = dilation
-            reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-            if chance.random() < 0.6:
-                given["padding"] = tuple(
-                    (chance.randint(0, r // 2), chance.randint(0, r // 2)) for r in reach
-                )
-        _extras(kind, given, groups, chance)
-        try:
-            found = cenote.tiling.plan(kind, **given, hardware={"base": "npu", "ub_bytes": 1 << 40})
-        except cenote.CenoteError:
-            continue
-        if found.layer.cells // found.layer.planes <= most:
-            return kind, given
-
-
-def _extras(kind: str, given: dict[str, Any], groups: int, chance: random.Random) -> None:
-    if kind in ("maxpool", "minpool", "avgpool", "lppool"):
-        given["ceil_mode"] = chance.random() < 0.3
-    if kind in ("maxpool", "minpool", "adaptive_maxpool") and chance.random() < 0.3:
-        given["indices"] = chance.choice(("int64", "int32"))
-    if kind == "avgpool":
-        given["count_include_pad"] = chance.random() < 0.5
-        given["divisor_override"] = chance.choice((0, 0, 0, 3))
-    if kind == "lppool":
-        given["p"] = chance.choice((1.0, 2.0, 3.0))
-    if kind == "conv":
-        channels = given["input"][1]
-        per_group = max(1, round((24) ** chance.random()))
-        if chance.random() < 0.25:
-            groups, per_group = channels, 1  # depthwise
-        given |= {"groups": groups, "filters": groups * per_group, "bias": chance.random() < 0.5}
-    integers = ("maxpool", "minpool", "avgpool", "adaptive_maxpool", "adaptive_avgpool", "global_maxpool")
-    if kind in integers and chance.random() < 0.4:
-        given["dtype"] = chance.choice(("int8", "uint8", "int32", "int16"))
-    elif chance.random() < 0.15:
-        given["dtype"] = chance.choice(("float64", "float16", "bfloat16"))
-    if given.get("dtype", "float32") == "float32" and "indices" not in given and chance.random() < 0.2:
-        given["fused"] = chance.choice((("relu",), ("relu", "sigmoid")))
 
 
 def data(plan: cenote.tiling.TilingPlan, seed: int) -> np.ndarray[Any, Any]:
@@ -138,9 +77,10 @@ class Findings:
     ratio: dict[str, list[float]] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=dict)
     unproven: int = 0
+    passes: int = 0
     gaps: list[float] = field(default_factory=list)
     executed: int = 0
-    refused: int = 0
+    refused: list[str] = field(default_factory=list)
     exhausted: int = 0
     beaten: int = 0
 
@@ -152,15 +92,18 @@ def look(found: Findings, kind: str, given: dict[str, Any], machine: str, execut
         start = time.process_time()
         try:
             plan = cenote.tiling.plan(kind, **given, hardware=machine, strategy=strategy)  # type: ignore[arg-type]  # words of a table
-        except cenote.CapacityError:
-            found.refused += 1
+        except cenote.CapacityError as error:
+            found.refused.append(f"{kind} {given} {machine}: {error}")
             return
         spent = time.process_time() - start
-        family = "conv" if kind == "conv" else f"{len(given['input']) - 2}-D pool"
+        pool = f"{len(given['input']) - 2}-D pool"
+        family = pool if kind.endswith(("pool", "backward")) else kind
         found.seconds.setdefault(f"{strategy}, {family}", []).append(spent)
         cycles[strategy] = plan.cycles
         found.infeasible += not plan.fits
-        if strategy == "search":
+        if strategy == "search" and isinstance(plan, cenote.tiling.ReductionPlan):
+            found.passes += 1
+        elif strategy == "search":
             found.unproven += not plan.is_optimal
             found.gaps.append(plan.cycles / max(1, plan.lower_bound) - 1)
         if not execute or plan.tasks > 3000:
@@ -228,10 +171,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-execution", action="store_true", help="plan only")
     parser.add_argument("--exhaustive", type=int, default=0, help="layers that are compared with all sizes")
+    parser.add_argument(
+        "--newer", action="store_true", help="the kinds beside pools and convolutions, and large windows"
+    )
     parser.add_argument("--policies", action="store_true", help="compare the settings of the policy")
     chosen = parser.parse_args()
     chance, found = random.Random(chosen.seed), Findings()
-    layers = [random_layer(chance) for _ in range(chosen.layers)]
+    make = newer_layer if chosen.newer else random_layer
+    layers = [make(chance) for _ in range(chosen.layers)]
     settings: dict[str, list[float]] = {}
     for number, (kind, given) in enumerate(layers):
         for machine in MACHINES:
@@ -246,10 +193,12 @@ def main() -> None:
                 settings.setdefault(f"{machine} {setting}", []).append(three.cycles / best.cycles)
         if number % 100 == 99:
             print(f"{number + 1} layers, {len(found.wrong)} wrong", file=sys.stderr, flush=True)
+    for line in found.refused[:20]:
+        print("REFUSED", line)
     for line in found.wrong[:20]:
         print("WRONG", line)
     print(
-        f"layers x machines {len(layers) * len(MACHINES)}, refused {found.refused}, infeasible {found.infeasible}"
+        f"layers x machines {len(layers) * len(MACHINES)}, refused {len(found.refused)}, infeasible {found.infeasible}"
     )
     print(
         f"executed {found.executed}, wrong {len(found.wrong)}, "
@@ -260,6 +209,8 @@ def main() -> None:
         print(
             f"model against simulator: bytes off {found.bytes_off}, cycles {mean:.3%}, {max(found.cycles_off):.3%}"
         )
+    dearer = sum(ratio < 1 for ratios in found.ratio.values() for ratio in ratios)
+    print(f"search: dearer than three stages {dearer}, in several passes {found.passes}")
     print(f"search: not proven optimal {found.unproven}, gap to the bound {spread(found.gaps, 100, '%')}")
     if found.exhausted:
         print(f"search against all sizes: {found.exhausted} compared, beaten {found.beaten}")

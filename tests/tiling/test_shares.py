@@ -7,13 +7,20 @@ import random
 import pytest
 
 import cenote
-from bench.tiling import random_layer
+from bench.tiling_layers import random_layer
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_shares_are_what_the_simulator_executes(seed: int) -> None:
     kind, given = random_layer(random.Random(seed), most=300)
     plan = cenote.tiling.plan(kind, **given, hardware="npu-small", strategy="search")
+    passes = plan.passes if isinstance(plan, cenote.tiling.ReductionPlan) else (plan,)
+    assert sum(share.tasks for share in cenote.tiling.shares_of(plan)) == plan.tasks
+    for each in passes:
+        _check(each)
+
+
+def _check(plan: cenote.tiling.TilingPlan) -> None:
     shares = cenote.tiling.shares_of(plan)
     assert sum(share.outputs for share in shares) == plan.layer.cells
     assert sum(share.tasks for share in shares) == plan.tasks

@@ -24,7 +24,7 @@ COMMANDS = re.findall(r"^cenote (.*)$", PAGE, re.MULTILINE)
 def test_programs_run() -> None:
     names: dict[str, Any] = {}
     programs = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(programs) == 4
+    assert len(programs) == 5
     for program in programs:
         exec(program, names)
 
@@ -45,14 +45,15 @@ def test_commands_run(
 
 
 def test_there_are_commands() -> None:
-    assert len(COMMANDS) == 4
+    assert len(COMMANDS) == 7
 
 
 @pytest.mark.parametrize("strategy", ["three-stage", "search"])
 def test_a_network_of_volumes_has_a_page(strategy: str) -> None:
     """Every row of the table leads to a picture, which equal layers share."""
     model = cenote.tiling.plan_model(residual_volumes(), hardware="npu", strategy=strategy)
-    assert len(model.plans) == 21
+    passes = 3 if strategy == "search" else 1  # of the mean over whole maps
+    assert len(model.plans) == 20 + passes
     assert all(plan.fits and plan.cycles >= plan.lower_bound for plan in model.plans)
     page = cenote.tiling.page(model)
     links = re.findall(r'href="#(p\d+)"', page)

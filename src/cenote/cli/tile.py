@@ -50,7 +50,9 @@ def _completed(incomplete: str, names: Sequence[str], ending: str = "") -> list[
 class LayerGroup:
     """The arguments of a layer, as texts."""
 
-    input: Annotated[str | None, _of_layer("N, C and spatial extents: 8x64x56x56.", "--input")] = None
+    input: Annotated[
+        str | None, _of_layer("N, C and spatial extents: 8x64x56x56; of a product M and K.", "--input")
+    ] = None
     kernel: Annotated[str | None, _of_layer(f"Window. {_HELP}")] = None
     stride: Annotated[str | None, _of_layer(f"Step. {_HELP}")] = None
     padding: Annotated[str | None, _of_layer(f"{_HELP} Begin and end: 1,0x1,0.")] = None
@@ -64,17 +66,22 @@ class LayerGroup:
     p: Annotated[float | None, _of_layer("Exponent of an Lp pool.", "--p")] = None
     divisor_override: Annotated[int | None, _of_layer("Divisor of an average.")] = None
     auto_pad: Annotated[str | None, _of_layer("SAME_UPPER, SAME_LOWER or VALID, in place of padding.")] = None
+    output_padding: Annotated[str | None, _of_layer(f"Of a transposed convolution. {_HELP}")] = None
+    other: Annotated[str | None, _of_layer("Second matrix of a product: 768x3072.")] = None
+    axis: Annotated[int | None, _of_layer("First normalised axis.")] = None
+    no_affine: Annotated[bool, _of_layer("A normalisation has no scale and bias.", "--no-affine")] = False
     dtype: Annotated[str, _of_layer("Element type.")] = "float32"
     indices: Annotated[str | None, _of_layer("int64 or int32: maxima with indices.")] = None
     fused: Annotated[list[str] | None, _of_layer("An elementwise operator that follows: relu.")] = None
 
     def given(self) -> dict[str, Any]:
         """Return those that are given besides the element type, as `cenote.tiling.plan` takes them."""
-        arguments = {name: value for name, value in vars(self).items() if name != "dtype"}
-        for name in ("input", "kernel", "stride", "dilation", "output"):
-            arguments[name] = _numbers(f"--{name}", arguments[name])
+        arguments = {name: value for name, value in vars(self).items() if name not in ("dtype", "no_affine")}
+        for name in ("input", "kernel", "stride", "dilation", "output", "output_padding", "other"):
+            arguments[name] = _numbers(f"--{name.replace('_', '-')}", arguments[name])
         arguments["padding"] = _padding(self.padding)
-        return {name: value for name, value in arguments.items() if value not in (None, False)}
+        found = {name: value for name, value in arguments.items() if value is not None and value is not False}
+        return {**found, "affine": False} if self.no_affine else found
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ def tile(
     what: Annotated[
         str,
         typer.Argument(
-            help="A kind of layer (maxpool, avgpool, conv, ...) or a model file.",
+            help="A kind of layer (maxpool, maxpool_backward, conv, matmul, ...) or a model file.",
             show_default=False,
             autocompletion=_layers,
         ),
@@ -142,7 +149,8 @@ def tile(
     planning: Planning,
     wanted: Wanted,
 ) -> None:
-    """Plan tiles of a pool or convolution, or of all those of a model, for a machine with small buffers."""
+    """Plan tiles of a layer (a pool or its gradient, a convolution, a product, a layer normalisation), or of all layers
+    of a model, for a machine with small buffers."""
     if layer.input is None and (Path(what).exists() or "." in what):
         _refuse(layer.given(), "a model, whose layers have their own")
         if wanted.emit:
@@ -243,6 +251,11 @@ def _show(plan: cenote.tiling.TilingPlan) -> None:
     say(f"  moved    {data['bytes_in']:,} bytes in, {data['bytes_out']:,} out, {data['bursts']:,} bursts")
     best = "the optimum" if plan.is_optimal else f"no plan takes less than {data['lower_bound']:,}"
     say(f"  cycles   {data['cycles']:,} of the busiest core; {best}")
+    for each in data.get("passes", ()):
+        sizes = ", ".join(f"{name} {size}" for name, size in each["tile"].items())
+        say(
+            f"  {each['layer']}: {each['operator']}; tile {sizes}; {each['tasks']:,} tasks, {each['cycles']:,} cycles"
+        )
 
 
 def _show_model(model: cenote.tiling.NetworkPlan) -> None:

@@ -6,18 +6,20 @@ y, counts = cenote.tiling.simulate(plan, x)
 
 from __future__ import annotations
 
-from cenote.tiling.arguments import layer_kinds, plan
-from cenote.tiling.buffer import PlanError
+from cenote.tiling.arguments import plan
 from cenote.tiling.emission.c_program import emit_c
 from cenote.tiling.emission.structure import emit_text
+from cenote.tiling.execution.buffer import PlanError
+from cenote.tiling.execution.simulator import reference, simulate
 from cenote.tiling.hardware import Hardware, hardware_names, hardware_of
+from cenote.tiling.kinds.families import layer_kinds
 from cenote.tiling.layer import Tile
 from cenote.tiling.network import NetworkPlan, plan_model
 from cenote.tiling.picture import page, svg
 from cenote.tiling.policy import Policy
 from cenote.tiling.problem import TilingPlan
+from cenote.tiling.reduction import ReductionPlan
 from cenote.tiling.shares import CoreShare, shares_of
-from cenote.tiling.simulator import reference, simulate
 
 __all__ = [
     "CoreShare",
@@ -25,6 +27,7 @@ __all__ = [
     "NetworkPlan",
     "PlanError",
     "Policy",
+    "ReductionPlan",
     "Tile",
     "TilingPlan",
     "emit_c",

@@ -25,7 +25,8 @@ class AxisCut(NamedTuple):
 class Axis:
     """`out` outputs over `size` inputs: output o reads inputs low[o] to high[o] - 1, once clipped to the input, and
     begins[o] to ends[o] - 1 of the padded axis. `aligned`: there is no padding and no two outputs read the same.
-    `begin`: the padding before windows that slide; None where ranges are given."""
+    `begin`: the padding before windows that slide; None where ranges are given. `step`: the outputs of an aligned cut,
+    more than one where several outputs read one input."""
 
     size: int
     out: int
@@ -36,6 +37,7 @@ class Axis:
     aligned: bool
     stride: int = 1
     begin: int | None = None
+    step: int = 1
 
     def __post_init__(self) -> None:
         self._spans: dict[tuple[int, bool], int] = {}
@@ -105,3 +107,15 @@ def range_axis(size: int, ranges: Sequence[tuple[int, int]]) -> Axis:
     pairs: np.ndarray[Any, Any] = np.array(ranges, np.int64).reshape(-1, 2)
     low, high = pairs[:, 0], pairs[:, 1]
     return Axis(size, len(pairs), low, high, low, high, bool((high[:-1] <= low[1:]).all()))
+
+
+def transposed_axis(forward: Axis, extent: int) -> Axis:
+    """Return the axis of a layer that runs the other way, from the outputs of `forward` to its `extent` inputs: each of
+    them reads the outputs whose windows reach it, perhaps none. Where windows do not overlap and have no padding, an
+    aligned cut has a stride's inputs and reads whole windows."""
+    places = np.arange(len(limits.positions("tiling", extent)))
+    low = np.searchsorted(forward.high, places, side="right")
+    high = np.maximum(low, np.searchsorted(forward.low, places, side="right"))
+    step = forward.stride if forward.begin is not None else 1
+    aligned = forward.aligned and forward.begin is not None
+    return Axis(forward.out, extent, low, high, low, high, aligned, step=step)

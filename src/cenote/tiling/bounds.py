@@ -22,7 +22,9 @@ def fitting(problem: Problem, planes: PlaneNumbers, axes: Axes) -> Array:
     copies = problem.policy.copies(problem.hardware)
     inputs = deep.span * high.span * wide.row
     outputs = deep.size * high.size
-    taken = copies * (planes.planes * inputs + planes.weights + planes.filters * (outputs * wide.out_row))
+    taken = copies * (
+        planes.planes * inputs + planes.weights + wide.parameters + planes.filters * (outputs * wide.out_row)
+    )
     taken = taken + planes.filters * planes.sums * (outputs * wide.sum_row)
     fits: Array = taken + problem.policy.scratch <= problem.hardware.ub_bytes
     return fits
@@ -75,7 +77,7 @@ def _moved(problem: Problem, planes: PlaneNumbers, axes: Axes, tiles: Array) -> 
     cycles: Array = planes.read * loads + layer.planes * stores
     cycles = cycles + planes.solid_loads * (deep.solid * high.solid * wide.solid)
     cycles = cycles + planes.solid_stores * (deep.whole * high.whole * wide.whole)
-    cycles += planes.weight_loads * tiles
+    cycles += planes.weight_loads * tiles + planes.count * deep.parts * high.parts * wide.rows_loads
     return cycles
 
 
@@ -83,13 +85,14 @@ def _load(planes: PlaneNumbers, axes: Axes, which: str) -> Array:
     """Return the cycles of loading one full tile: inputs and weights of all channels. Where a tile may have all of an
     axis its runs may be longer and fewer: then the smaller of both counts."""
     deep, high, _ = (getattr(axis, which) for axis in axes)
+    rows_load = axes[2].rows_load
     d_load, h_load, w_load = (getattr(axis, f"{which}_load") for axis in axes)
     d_open, h_open, w_open = (axis.open > 0 for axis in axes)
     rows, flat = deep * high * w_load, deep * h_load
     flat = np.where(h_open, flat, np.minimum(flat, d_load))
     cycles = planes.one * np.where(w_open, rows, np.minimum(rows, flat))
     cycles = np.where(d_open | h_open | w_open, cycles, np.minimum(cycles, planes.solid_load))
-    result: Array = cycles + planes.weight_load
+    result: Array = cycles + planes.weight_load + rows_load
     return result
 
 

@@ -13,10 +13,10 @@ nothing overlaps. Cores do not wait for each other, and have a DMA engine each.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,35 +35,48 @@ cores."""
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes of a tile's parts in the buffer, of one copy each; `scratch` is there only once."""
+    """Bytes of a tile's parts in the buffer, of one copy each: of each input that is cut along the axes, of weights and
+    parameters, and of each output; `scratch` is there only once."""
 
-    input: int
+    inputs: tuple[int, ...]
     weights: int
-    output: int
-    indices: int
+    outputs: tuple[int, ...]
     scratch: int
     copies: int
 
     @property
+    def input(self) -> int:
+        return sum(self.inputs)
+
+    @property
+    def output(self) -> int:
+        return self.outputs[0]
+
+    @property
+    def indices(self) -> int:
+        """The bytes of a pool's places of maxima, 0 without."""
+        return sum(self.outputs[1:])
+
+    @property
     def total(self) -> int:
         """`bytes(t)`: the bytes that must fit into the buffer."""
-        return self.copies * (self.input + self.weights + self.output + self.indices) + self.scratch
+        return self.copies * (self.input + self.weights + sum(self.outputs)) + self.scratch
 
 
 def footprint(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> Footprint:
     """Return the bytes that a tile takes in the buffer."""
-    item = layer.dtype.itemsize
+    item = layer.weight_item
     padded = policy.pad_space == "padded"
     deep, high, wide = (axis.span(o, padded) for axis, o in zip(layer.axes, tile.spatial, strict=True))
     planes, weights, filters = tile_planes(layer, tile)
     rows = filters * tile.d * tile.h
     sums = sum_bytes(layer, policy, tile)
     return Footprint(
-        input=planes * deep * high * hardware.aligned(wide * item),
+        inputs=tuple(planes * deep * high * hardware.aligned(wide * each.itemsize) for each in layer.reads),
         weights=hardware.aligned(weights * item)
-        + (hardware.aligned(filters * item) if layer.has_bias else 0),
-        output=rows * hardware.aligned(tile.w * item),
-        indices=rows * hardware.aligned(tile.w * layer.indices.itemsize) if layer.indices else 0,
+        + (hardware.aligned(filters * item) if layer.has_bias else 0)
+        + layer.row_parameters * hardware.aligned(tile.w * item),
+        outputs=tuple(rows * hardware.aligned(tile.w * each.itemsize) for each in layer.writes),
         scratch=policy.scratch + (rows * hardware.aligned(tile.w * sums) if sums else 0),
         copies=policy.copies(hardware),
     )
@@ -82,8 +95,13 @@ def tile_planes(layer: Layer, tile: Tile) -> tuple[int, int, int]:
 def sum_bytes(layer: Layer, policy: Policy, tile: Tile) -> int:
     """Return the bytes of one sum that is kept in the buffer; 0 where none is."""
     if layer.channel_parts(tile.channels) > 1:
-        return (policy.sum_type or np.dtype(np.float64 if layer.dtype == np.float64 else np.float32)).itemsize
+        return (policy.sum_type or wide_type(layer.dtype)).itemsize
     return policy.sum_type.itemsize if policy.sum_type is not None else 0
+
+
+def wide_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which partial sums are kept where the policy names none."""
+    return np.dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
 def tasks_of(layer: Layer, policy: Policy, tile: Tile) -> tuple[int, int, int, int]:
@@ -152,16 +170,20 @@ def steps_of(layer: Layer, hardware: Hardware, tiles: Sequence[Tile], blocks: Ar
     # (plans, blocks, parts)
     channels = layer.channels_of(blocks, tiles[0].channels)
     parts = channels.shape[2]
-    item, sizes, outs = layer.dtype.itemsize, [a.size for a in layer.axes], [a.out for a in layer.axes]
+    sizes, outs = [a.size for a in layer.axes], [a.out for a in layer.axes]
     run = partial(run_cycles, hardware)
-    load = _transfers(run, channels, inputs, sizes, item)
+    load = sum_of(_transfers(run, channels, inputs, sizes, each.itemsize) for each in layer.reads)
     filters = blocks[:, :, None]
-    store = _transfers(run, filters, outputs, outs, item)
-    if layer.indices:
-        store = store + _transfers(run, filters, outputs, outs, layer.indices.itemsize)
+    store = sum_of(_transfers(run, filters, outputs, outs, each.itemsize) for each in layer.writes)
     if layer.conv:
         load = load + weight_cycles(run, layer, blocks, tiles[0].channels)[:, :, None]
-    vectors = -(-outputs[2] * item // hardware.vector_bytes)
+    if layer.row_parameters:
+        row = layer.row_parameters * run(outputs[2] * layer.weight_item)
+        every = np.broadcast_to(
+            row[:, None, None, :], (len(tiles), outputs[0].shape[1], outputs[1].shape[1], row.shape[1])
+        )
+        load[..., 0] += every.reshape(len(tiles), 1, -1)
+    vectors = -(-outputs[2] * layer.dtype.itemsize // hardware.vector_bytes)
     boxes = _boxes(outputs[0], outputs[1], vectors) * (layer.work / hardware.compute_per_cycle)
     grid = blocks[:, :, None, None] * boxes[:, None, :, None]
     if layer.conv and parts > 1:
@@ -171,6 +193,13 @@ def steps_of(layer: Layer, hardware: Hardware, tiles: Sequence[Tile], blocks: Ar
     stored = np.zeros((plans, store.size // plans, parts))
     stored[:, :, -1] = store.reshape(plans, -1)
     return Steps(load.reshape(plans, -1, parts), compute.reshape(plans, -1, parts), stored)
+
+
+def sum_of(arrays: Iterable[Array]) -> Array:
+    """Return the sum of arrays of one shape, of which there is at least one."""
+    first, *rest = arrays
+    total: Array = sum(rest, first)
+    return total
 
 
 def run_cycles(hardware: Hardware, nbytes: Array) -> Array:
@@ -221,13 +250,19 @@ def weight_cycles(run: Run, layer: Layer, filters: Array, channels: int) -> Arra
     """Return the cycles of loading weights, and with the first part the bias: shaped as `filters`, with a last axis for
     the parts."""
     assert layer.conv is not None
-    item = layer.dtype.itemsize
-    part_bytes = layer.parts_of(channels) * layer.conv.taps * item
-    if len(part_bytes) == 1:
-        cycles = run(np.multiply.outer(filters, part_bytes))
+    item, taps = layer.weight_item, layer.conv.taps
+    part_channels = layer.parts_of(channels)
+    if layer.channels_first:
+        # Each channel has its filters in one run; all filters of a group's channels are one run.
+        each = np.minimum(filters, layer.conv.group_filters)
+        whole = np.multiply.outer(filters, part_channels * taps * item)
+        apart = part_channels * run(each * taps * item)[..., None]
+        cycles: Array = np.where((each == layer.conv.group_filters)[..., None], run(whole), apart)
+    elif len(part_channels) == 1:
+        cycles = run(np.multiply.outer(filters, part_channels * taps * item))
     else:
         # Parts of several filters are not contiguous in memory.
-        cycles = np.multiply.outer(filters, run(part_bytes))
+        cycles = np.multiply.outer(filters, run(part_channels * taps * item))
     if layer.has_bias:
         cycles[..., 0] += run(filters * item)
     return cycles
@@ -238,23 +273,27 @@ def _traffic(layer: Layer, policy: Policy, tile: Tile) -> tuple[int, int, int]:
     filters = layer.block_sizes(np.array([tile.nc]), policy.batch == "apart")[0]
     inputs, outputs = _extents(layer, [tile])
     channels = layer.channels_of(filters, tile.channels)
-    item = layer.dtype.itemsize
 
-    def bursts(planes: Array, extents: list[Array], whole: list[int]) -> int:
+    def bursts(planes: Array, extents: list[Array], whole: list[int], item: int) -> int:
         alike, counts = np.unique(planes, return_counts=True)
         moved = _transfers(_is_any, alike[None, :, None], extents, whole, item)
         return int(counts @ moved[0, :, :, 0].sum(1))
 
-    moved_in = int(channels.sum()) * math.prod(int(extent.sum()) for extent in inputs) * item
-    count = bursts(channels.ravel(), inputs, [a.size for a in layer.axes])
+    sizes, outs = [a.size for a in layer.axes], [a.out for a in layer.axes]
+    read = int(channels.sum()) * math.prod(int(extent.sum()) for extent in inputs)
+    moved_in = read * sum(each.itemsize for each in layer.reads)
+    count = sum(bursts(channels.ravel(), inputs, sizes, each.itemsize) for each in layer.reads)
+    item = layer.weight_item
+    positions = math.prod(extent.size for extent in outputs)
     if layer.conv:
-        positions = math.prod(extent.size for extent in outputs)
         weights = int(filters.sum()) * layer.conv.group_channels * layer.conv.taps
         moved_in += (weights + (int(filters.sum()) if layer.has_bias else 0)) * item * positions
         count += int(weight_cycles(_is_any, layer, filters, tile.channels).sum()) * positions
-    cell = item + (layer.indices.itemsize if layer.indices else 0)
-    stores = bursts(filters, outputs, [a.out for a in layer.axes])
-    return moved_in, layer.cells * cell, count + stores * (2 if layer.indices else 1)
+    rows = layer.row_parameters * filters.size * (positions // outputs[2].size)
+    moved_in += rows * int(outputs[2].sum()) * item
+    count += rows * outputs[2].size
+    stores = sum(bursts(filters, outputs, outs, each.itemsize) for each in layer.writes)
+    return moved_in, layer.cells * sum(each.itemsize for each in layer.writes), count + stores
 
 
 def _is_any(nbytes: Array) -> Array:

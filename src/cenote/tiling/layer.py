@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +15,8 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.errors import CapacityError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Op
-from cenote.ops.conv.conv import Conv
-from cenote.ops.pool.adaptive import AdaptivePool
-from cenote.ops.pool.average import AveragePool
-from cenote.ops.pool.lp import LpPool
-from cenote.ops.pool.whole_map import GlobalPool
-from cenote.ops.pool.window import MaxPool, WindowPool
-from cenote.tiling.axis import Axis, range_axis, window_axis
+from cenote.tiling.axis import Axis, range_axis
+from cenote.tiling.kinds.computation import Computation, Range, Ranges
 
 AXES = ("D", "H", "W")
 
@@ -46,39 +42,56 @@ class Layer:
     """An operator on inputs of known types, and the elementwise operators that are applied while its tile is in the
     buffer.
 
-    planes     N * C of the output
-    images     N
-    axes       D, H and W; a layer with fewer has leading axes of extent 1
-    conv       sizes of a convolution; None for a pool
-    indices    element type of a pool's second output, or None
-    work       operations per output element
+    computation   what it computes, whole or a tile at a time
+    outputs       types of the results as the operator gives them
+    images, planes   N, and N * C of the output
+    axes          D, H and W; a layer with fewer has leading axes of extent 1
+    work          operations per output element
+    reads         element types of the inputs that are cut along the axes: all have the same extents
+    writes        element types of the outputs
+    conv          sizes of a sum of products over input channels (a convolution, a product); None for other layers
+    channels_first   the weights of `conv` are stored (channels, filters, ...), not (filters, channels, ...)
+    has_bias      one number per filter is loaded with the weights
+    row_parameters   number of vectors along W of which each tile loads its part
     """
 
     title: str
-    op: Op
-    inputs: tuple[TensorType | None, ...]
+    computation: Computation
+    inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
+    images: int
+    planes: int
     axes: tuple[Axis, Axis, Axis]
     work: float
+    reads: tuple[np.dtype[Any], ...]
+    writes: tuple[np.dtype[Any], ...]
     conv: ConvShape | None = None
-    indices: np.dtype[Any] | None = None
+    channels_first: bool = False
+    has_bias: bool = False
+    row_parameters: int = 0
     fused: tuple[Op, ...] = ()
 
     @property
+    def op(self) -> Op:
+        return self.computation.op
+
+    @property
     def dtype(self) -> np.dtype[Any]:
-        return self.outputs[0].dtype
+        return self.writes[0]
 
     @property
-    def images(self) -> int:
-        return self.outputs[0].shape[0]
+    def weight_item(self) -> int:
+        """Bytes of an element of the weights, the bias and the row parameters, which are of the first input's type."""
+        return self.reads[0].itemsize
 
     @property
-    def planes(self) -> int:
-        return math.prod(self.outputs[0].shape[:2])
+    def indices(self) -> np.dtype[Any] | None:
+        """Element type of a pool's second output, the places of its maxima; None without."""
+        return self.writes[1] if len(self.writes) > 1 else None
 
     @property
     def most_planes(self) -> int:
-        """The most planes that one tile may have: those of all images for a pool, the filters for a convolution."""
+        """The most planes that one tile may have: those of all images, but of a convolution the filters."""
         return self.planes if self.conv is None else self.conv.filters
 
     @property
@@ -90,10 +103,6 @@ class Layer:
     def is_aligned(self) -> bool:
         """True if there is no padding and no two outputs read the same input."""
         return all(axis.aligned for axis in self.axes)
-
-    @property
-    def has_bias(self) -> bool:
-        return self.conv is not None and len(self.inputs) > 2 and self.inputs[2] is not None
 
     def bounds(self, nc: int, apart: bool = False) -> Array:
         """Return half-open ranges of output planes, one row per block, images after each other.
@@ -143,62 +152,48 @@ class Layer:
         """Return how many times a tile is loaded and added up."""
         return -(-self.conv.group_channels // channels) if self.conv else 1
 
+    def weight_box(self, filters: Range, channels: Range) -> tuple[Ranges, tuple[int, int]]:
+        """Return the weights that some filters take of some input channels (both counted in the whole layer), as a box
+        of the weights seen as a matrix, and that matrix's extents."""
+        assert self.conv is not None
+        conv, taps = self.conv, self.conv.taps
+        each, width = conv.group_filters, conv.group_channels
+        if self.channels_first:
+            inside = (filters[0] % each, filters[0] % each + min(filters[1] - filters[0], each))
+            columns = (inside[0] * taps, inside[1] * taps)
+            return (channels, columns), (conv.channels, each * taps)
+        low = channels[0] % width
+        columns = (low * taps, (low + min(channels[1] - channels[0], width)) * taps)
+        return (filters, columns), (conv.filters, width * taps)
 
-def layer_of(
-    op: Op,
-    inputs: tuple[TensorType | None, ...],
-    title: str = "",
-    fused: tuple[Op, ...] = (),
-    indices: np.dtype[Any] | None = None,
-) -> Layer:
-    """Return the layer of a pool or convolution on inputs of these types. Raises UnsupportedError for other operators,
-    and the errors of their `infer`."""
-    if not is_tiled(op):
-        raise UnsupportedError(f"tiling: {op.name} is neither a pool nor a convolution that can be tiled")
-    if op.channels_last:
-        raise UnsupportedError(f"tiling: {op.name} with channels last; tiles are of (N, C, *spatial)")
-    outputs = op.infer(*inputs)
-    for following in fused:
-        (plain,) = following.infer(outputs[0])
-        if plain.shape != outputs[0].shape or plain.dtype != outputs[0].dtype:
-            raise ShapeError(f"tiling: {following.name} does not keep the type {outputs[0]}")
-    y, x = outputs[0], inputs[0]
-    assert x is not None
-    if not y.size:
-        raise ShapeError(f"tiling: {op.name} has an empty output {y}; there is nothing to tile")
-    if math.prod(y.shape[:2]) > limits.MOST_POSITIONS:
-        raise CapacityError(
-            f"tiling: {math.prod(y.shape[:2]):,} planes (N * C) are more than the {limits.MOST_POSITIONS:,} that are "
-            "supported; use a smaller input"
-        )
-    conv = None
-    if isinstance(op, Conv):
-        w = inputs[1]
-        assert w is not None
-        conv = op.shape(x, w)
-        axes = [window_axis(windows) for windows in conv.axes]
-    elif isinstance(op, WindowPool):
-        axes = [window_axis(windows) for windows in op.geometry(x.shape)]
-    elif isinstance(op, AdaptivePool):
-        axes = [
-            range_axis(size, ranges) for size, ranges in zip(x.shape[2:], op.bounds(x.shape), strict=True)
-        ]
-    else:
-        axes = [range_axis(size, ((0, size),)) for size in x.shape[2:]]
+
+def three_axes(axes: Sequence[Axis], op: Op) -> tuple[Axis, Axis, Axis]:
+    """Return the axes of a layer as D, H and W. Raises UnsupportedError where there are more."""
     if len(axes) > 3:
         raise UnsupportedError(f"tiling: {op.name} over {len(axes)} spatial axes; 1 to 3 are supported")
     missing = [range_axis(1, ((0, 1),)) for _ in range(3 - len(axes))]
-    deep: Any = tuple(missing + axes)
-    work = op.cost(inputs).operations / y.size + sum(f.cost((y,)).operations / y.size for f in fused)
-    if len(outputs) > 1:
-        indices = indices or outputs[1].dtype
-    return Layer(title or op.name, op, inputs, outputs, deep, work, conv, indices, fused)
+    deep, high, wide = (*missing, *axes)
+    return deep, high, wide
 
 
-def is_tiled(op: Op) -> bool:
-    """Return whether an operator can be a layer."""
-    pools = (MaxPool, AveragePool, LpPool, AdaptivePool, GlobalPool)
-    return isinstance(op, pools) or (isinstance(op, Conv) and op.is_bare)
+def check_outputs(op: Op, y: TensorType, planes: int, fused: Sequence[Op]) -> None:
+    """Refuse an empty output, more planes than are supported, and following operators that change its type."""
+    if not y.size:
+        raise ShapeError(f"tiling: {op.name} has an empty output {y}; there is nothing to tile")
+    if planes > limits.MOST_POSITIONS:
+        raise CapacityError(
+            f"tiling: {planes:,} planes (N * C) are more than the {limits.MOST_POSITIONS:,} that are supported; use a "
+            "smaller input"
+        )
+    for following in fused:
+        (plain,) = following.infer(y)
+        if plain.shape != y.shape or plain.dtype != y.dtype:
+            raise ShapeError(f"tiling: {following.name} does not keep the type {y}")
+
+
+def work_of(op: Op, inputs: Sequence[TensorType | None], y: TensorType, fused: Sequence[Op]) -> float:
+    """Return the operations per element of the output, with those of the operators that follow."""
+    return op.cost(inputs).operations / y.size + sum(each.cost((y,)).operations / y.size for each in fused)
 
 
 def renamed(layer: Layer, title: str) -> Layer:

@@ -17,14 +17,17 @@ from cenote.ops.elementwise.pointwise import Pointwise
 from cenote.passes.specialize import specialize
 from cenote.tiling.arguments import PLANNERS
 from cenote.tiling.hardware import Hardware, hardware_of
-from cenote.tiling.layer import Layer, is_tiled, layer_of
+from cenote.tiling.kinds.families import layer_of
+from cenote.tiling.layer import Layer
 from cenote.tiling.policy import policy_of
-from cenote.tiling.problem import Problem, TilingPlan
+from cenote.tiling.problem import Problem, TilingPlan, titled
+from cenote.tiling.reduction import ReductionPlan, planned
 
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Plans of a model's pools and convolutions, in the order of its nodes. `others` counts the other nodes."""
+    """Plans of a model's layers that are tiled (pools, convolutions, products, layer normalisations), in the order of
+    its nodes. `others` counts the other nodes."""
 
     name: str
     plans: tuple[TilingPlan, ...]
@@ -68,7 +71,8 @@ def plan_model(
     node: str | None = None,
     **policy: Any,
 ) -> NetworkPlan:
-    """Plan all pools and convolutions of a model, each with the elementwise operators of one input that follow it.
+    """Plan all pools, convolutions, products and layer normalisations of a model, each with the elementwise operators
+    of one input that follow it.
 
     `source` is what `cenote.load` takes. `shapes` has the sizes of inputs by name; a first axis without a size is 1.
     With `node` only that node is planned, given by its name or that of its output. Raises as `plan`, with the node;
@@ -80,28 +84,30 @@ def plan_model(
     machine, chosen = hardware_of(hardware), policy_of(policy)
     imported = import_model(source)
     graph = _typed(imported.graph, shapes or {})
-    planned: dict[tuple[Any, ...], TilingPlan] = {}
-    plans = []
-    followed = 0
+    known: dict[tuple[Any, ...], TilingPlan] = {}
+    plans: list[TilingPlan] = []
+    covered = 0
     for item, layer in _layers(graph):
         if node is not None and node not in (item.label, *item.outputs):
             continue
-        followed += len(layer.fused)
+        covered += 1 + len(layer.fused)
         with errors_at(item.where):
             key = layer.op, layer.inputs, layer.fused
-            if key not in planned:
-                planned[key] = PLANNERS[strategy](Problem(layer, machine, chosen))
-            plans.append(_for(planned[key], layer))
+            if key not in known:
+                known[key] = planned(PLANNERS[strategy], strategy, Problem(layer, machine, chosen))
+            plans += _for(known[key], layer)
     if not plans:
-        what = f"no pool or convolution '{node}'" if node is not None else "no pool or convolution"
+        what = f"no layer that is tiled '{node}'" if node is not None else "no layer that is tiled"
         raise ModelError(f"tiling: the model '{graph.name}' has {what}")
-    return NetworkPlan(graph.name, tuple(plans), len(graph.nodes) - len(plans) - followed)
+    return NetworkPlan(graph.name, tuple(plans), len(graph.nodes) - covered)
 
 
-def _for(plan: TilingPlan, layer: Layer) -> TilingPlan:
-    """Return the plan of an equal layer, under this layer's name."""
-    problem = Problem(layer, plan.hardware, plan.policy)
-    return TilingPlan(problem, plan.strategy, plan.stage, plan.tile, plan.cost, plan.lower_bound, plan.trace)
+def _for(plan: TilingPlan, layer: Layer) -> list[TilingPlan]:
+    """Return the plan of an equal layer, under this layer's name: one for each pass."""
+    if not isinstance(plan, ReductionPlan):
+        return [titled(plan, layer.title)]
+    count = len(plan.passes)
+    return [titled(each, f"{layer.title}, pass {n} of {count}") for n, each in enumerate(plan.passes, 1)]
 
 
 def _typed(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
@@ -138,12 +144,13 @@ def _layers(graph: Graph) -> list[tuple[Node, Layer]]:
     for node in graph.nodes:
         inputs = graph.input_types(node)
         y = graph.type_of(node.outputs[0])
-        if not is_tiled(node.op) or node.op.channels_last or y is None or not y.size:
+        if y is None or not y.size:
             continue
         bare = tuple(None if x is None else TensorType(x.dtype, x.shape) for x in inputs)
         with errors_at(node.where):
             layer = layer_of(node.op, bare, node.title, _chain(graph, users, node))
-        layers.append((node, layer))
+        if layer is not None:
+            layers.append((node, layer))
     return layers
 
 

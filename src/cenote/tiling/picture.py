@@ -15,9 +15,10 @@ import numpy as np
 
 from cenote.core.types import Array
 from cenote.tiling.axis import Axis
-from cenote.tiling.clock import Event
+from cenote.tiling.execution.clock import Event
 from cenote.tiling.network import NetworkPlan
 from cenote.tiling.problem import TilingPlan
+from cenote.tiling.reduction import ReductionPlan
 from cenote.tiling.timeline import timeline
 
 _WIDTH, _MAP, _LINE = 920, 300, 16
@@ -32,7 +33,10 @@ _KINDS = {"load": "#0d9488", "compute": "#d97706", "store": "#7c3aed"}
 
 
 def svg(plan: TilingPlan) -> str:
-    """Return a picture of one plan, as the text of an SVG file."""
+    """Return a picture of one plan, as the text of an SVG file; of a plan in several passes, that of the first, which
+    reads the whole input."""
+    if isinstance(plan, ReductionPlan):
+        return svg(plan.passes[0])
     events = timeline(plan)
     map_part, map_height = _map(plan)
     buffer_part, buffer_height = _buffer(plan, [event for event in events if event.core == 0])

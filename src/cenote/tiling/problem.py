@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cenote.core.errors import CapacityError
 from cenote.core.types import Array
 from cenote.tiling.cost import Footprint, TilingCost, cost_of, cycles_of, footprint, tasks_of
 from cenote.tiling.hardware import Hardware
-from cenote.tiling.layer import Layer, Tile
+from cenote.tiling.layer import Layer, Tile, renamed
 from cenote.tiling.policy import Policy
 
-STAGES = ("nc", "aligned-d", "aligned-h", "aligned-w", "unaligned", "search")
+STAGES = ("nc", "aligned-d", "aligned-h", "aligned-w", "unaligned", "search", "passes")
 
 
 @dataclass(frozen=True)
@@ -65,20 +65,22 @@ class Problem:
         """Return the cycles of the busiest core, as in `cost`, with each of several tiles that make equal parts."""
         return cycles_of(self.layer, self.hardware, self.policy, tiles)[0]
 
-    def least_cycles(self) -> int:
-        """Return a lower bound of any plan's cycles: every output computed once, every byte read or written moved
-        once, in one burst."""
+    def least_cycles(self, computing: bool = True) -> int:
+        """Return a lower bound of the cycles of any plan in one pass: every output computed once, every byte read or
+        written moved once, in one burst. Without `computing` of any plan: several passes may compute less."""
         layer, hardware = self.layer, self.hardware
         read = layer.planes if layer.conv is None else layer.conv.n * layer.conv.channels
         for axis in layer.axes:
             read *= min(int(axis.high.max() - axis.low.min()), int(axis.cut(1).inputs.sum()))
         outputs = layer.cells
-        item = layer.dtype.itemsize
-        moved = (read + outputs) * item + (outputs * layer.indices.itemsize if layer.indices else 0)
+        moved = sum(read * each.itemsize for each in layer.reads)
+        moved += sum(outputs * each.itemsize for each in layer.writes)
         rows = outputs // layer.axes[2].out
-        vectors = rows * -(-layer.axes[2].out * item // hardware.vector_bytes)
+        vectors = rows * -(-layer.axes[2].out * layer.dtype.itemsize // hardware.vector_bytes)
         compute = vectors * layer.work / hardware.compute_per_cycle
         transfer = moved / hardware.dma_bytes_per_cycle
+        if not computing:
+            return int(transfer / hardware.cores)
         if self.policy.copies(hardware) == 1:
             return int((compute + transfer) / hardware.cores)
         return int(max(compute, transfer) / hardware.cores)
@@ -100,10 +102,10 @@ class Problem:
 class TilingPlan:
     """Tiles of one layer on one machine, their cost, and how they were found.
 
-    stage        "nc", "aligned-d", "aligned-h", "aligned-w", "unaligned" or "search"
+    stage        "nc", "aligned-d", "aligned-h", "aligned-w", "unaligned", "search" or "passes"
     tile         the largest tile, in outputs; tiles at the ends of axes may be smaller
     cost         cycles of the busiest core, bytes in and out of memory, bursts
-    lower_bound  cycles that no tile of the searched space can beat; for three stages, that no plan can beat
+    lower_bound  cycles that no tile of the searched space can beat; for three stages, that no plan in one pass can beat
     trace        decisions in the order they were made, a sentence each
     """
 
@@ -178,7 +180,7 @@ class TilingPlan:
         return {
             "layer": layer.title,
             "operator": str(layer.op),
-            "input": next(x.shape for x in layer.inputs if x is not None),
+            "input": layer.inputs[0].shape,
             "output": layer.outputs[0].shape,
             "dtype": layer.dtype.name,
             "hardware": self.hardware.to_dict(),
@@ -191,3 +193,8 @@ class TilingPlan:
             "policy": self.policy.to_dict(),
             "trace": list(self.trace),
         }
+
+
+def titled(plan: TilingPlan, title: str) -> TilingPlan:
+    """Return the plan of an equal layer under another name."""
+    return replace(plan, problem=replace(plan.problem, layer=renamed(plan.layer, title)))

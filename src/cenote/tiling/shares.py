@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cenote.tiling.problem import TilingPlan
+from cenote.tiling.reduction import ReductionPlan
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,15 @@ class CoreShare:
 
 
 def shares_of(plan: TilingPlan) -> list[CoreShare]:
-    """Return the share of each core that has work. Tasks are dealt out in turn, as `simulate` executes them."""
+    """Return the share of each core that has work. Tasks are dealt out in turn, as `simulate` executes them; those of
+    several passes are added up."""
+    if isinstance(plan, ReductionPlan):
+        own: dict[int, CoreShare] = {}
+        for share in (share for each in plan.passes for share in shares_of(each)):
+            before = own.get(share.core, CoreShare(share.core, 0, 0, 0))
+            tasks, tails = before.tasks + share.tasks, before.tails + share.tails
+            own[share.core] = CoreShare(share.core, tasks, tails, before.outputs + share.outputs)
+        return [own[core] for core in sorted(own)]
     layer, tile = plan.layer, plan.tile
     blocks = layer.bounds(tile.nc, plan.policy.batch == "apart")
     planes = blocks[:, 1] - blocks[:, 0]
@@ -39,6 +48,6 @@ def shares_of(plan: TilingPlan) -> list[CoreShare]:
     cores = min(plan.hardware.cores, len(outputs))
     found = []
     for core in range(cores):
-        own = outputs[core::cores]
-        found.append(CoreShare(core, len(own), int((own < full).sum()), int(own.sum())))
+        mine = outputs[core::cores]
+        found.append(CoreShare(core, len(mine), int((mine < full).sum()), int(mine.sum())))
     return found

@@ -7,7 +7,7 @@ into equally many parts stand side by side and form a group, whose least numbers
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Self
@@ -16,7 +16,7 @@ import numpy as np
 
 from cenote.core.types import Array
 from cenote.tiling.axis import Axis
-from cenote.tiling.cost import run_cycles, sum_bytes, weight_cycles
+from cenote.tiling.cost import run_cycles, sum_bytes, sum_of, weight_cycles
 from cenote.tiling.layer import Layer, Tile
 from cenote.tiling.problem import Problem
 
@@ -66,6 +66,8 @@ class AxisNumbers(Numbers):
     low, low_load  the same for the fewest inputs that a full tile reads
     open           1 if no tile reads all of the axis
     store          cycles of a run that a full tile writes
+    parameters     bytes of the row parameters in the buffer (used of W)
+    rows_loads, rows_load   cycles of loading row parameters, of all tiles and of a full one (used of W)
     """
 
     size: Array
@@ -89,6 +91,9 @@ class AxisNumbers(Numbers):
     low_load: Array
     open: Array
     store: Array
+    parameters: Array
+    rows_loads: Array
+    rows_load: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,16 +138,20 @@ def axis_numbers(problem: Problem, place: int) -> AxisNumbers:
     layer, hardware = problem.layer, problem.hardware
     axis = layer.axes[place]
     inner = layer.axes[place + 1 :]
-    item = layer.dtype.itemsize
-    in_bytes = item * math.prod(other.size for other in inner)
+    in_cells = math.prod(other.size for other in inner)
     out_cells = math.prod(other.out for other in inner)
 
-    def run(count: Array, nbytes: int) -> Array:
-        return run_cycles(problem.hardware, count * nbytes)
+    def run(count: Array, cells: int, types: Sequence[np.dtype[Any]]) -> Array:
+        return sum_of(run_cycles(hardware, count * (cells * each.itemsize)) for each in types)
+
+    def load_run(count: Array) -> Array:
+        return run(count, in_cells, layer.reads)
 
     def store_run(count: Array) -> Array:
-        second = run(count, out_cells * layer.indices.itemsize) if layer.indices else 0.0
-        cycles: Array = run(count, out_cells * item) + second
+        return run(count, out_cells, layer.writes)
+
+    def row_run(count: Array) -> Array:
+        cycles: Array = layer.row_parameters * run(count, 1, layer.reads[:1])
         return cycles
 
     size = _sizes(axis)
@@ -157,19 +166,22 @@ def axis_numbers(problem: Problem, place: int) -> AxisNumbers:
     low = np.minimum.reduceat(np.where(full, inputs, axis.size), first)
     padded = problem.policy.pad_space == "padded"
     span = axis.spans(size, padded)
-    block = hardware.block_bytes
-    index_bytes = layer.indices.itemsize if layer.indices else 0
+    block, item = hardware.block_bytes, layer.dtype.itemsize
+
+    def blocks(count: Array, types: Sequence[np.dtype[Any]]) -> Array:
+        return sum_of(np.ceil(count * each.itemsize / block) * block for each in types)
+
     sums = sum_bytes(layer, problem.policy, Tile(1, 1, 1, 1, 1))
     return AxisNumbers(
         size=size.astype(float),
         parts=parts.astype(float),
         full=(axis.out // size).astype(float),
         span=span.astype(float),
-        row=np.ceil(span * item / block) * block,
-        out_row=(np.ceil(size * item / block) + np.ceil(size * index_bytes / block)) * block,
+        row=blocks(span, layer.reads),
+        out_row=blocks(size, layer.writes),
         sum_row=np.ceil(size * sums / block) * block,
         read=np.add.reduceat(inputs, first).astype(float),
-        loads=np.add.reduceat(np.where(inputs < axis.size, run(inputs, in_bytes), 0.0), first),
+        loads=np.add.reduceat(np.where(inputs < axis.size, load_run(inputs), 0.0), first),
         stores=np.add.reduceat(np.where(outputs < axis.out, store_run(outputs), 0.0), first),
         solid=np.add.reduceat((inputs == axis.size).astype(float), first),
         whole=(size == axis.out).astype(float),
@@ -177,11 +189,14 @@ def axis_numbers(problem: Problem, place: int) -> AxisNumbers:
         one_vectors=np.ceil(size * item / hardware.vector_bytes),
         dear=dear.astype(float),
         dearest=np.add.reduceat((full & (inputs == np.repeat(dear, parts))).astype(float), first),
-        dear_load=run(dear, in_bytes),
+        dear_load=load_run(dear),
         low=low.astype(float),
-        low_load=run(low, in_bytes),
+        low_load=load_run(low),
         open=(dear < axis.size).astype(float),
         store=store_run(size),
+        parameters=layer.row_parameters * blocks(size, layer.reads[:1]),
+        rows_loads=np.add.reduceat(row_run(outputs), first),
+        rows_load=row_run(size),
     )
 
 
@@ -241,7 +256,6 @@ def _plane_numbers(problem: Problem, size: Array, unit: Array, channels: int) ->
     parts = layer.parts_of(channels)
     alike, counts = np.unique(parts, return_counts=True)
     per_group, group_channels = (conv.group_filters, conv.group_channels) if conv else (1, 1)
-    item, index = layer.dtype.itemsize, layer.indices.itemsize if layer.indices else 0
     inputs, outputs = (
         math.prod(extents) for extents in zip(*((a.size, a.out) for a in layer.axes), strict=True)
     )
@@ -252,11 +266,12 @@ def _plane_numbers(problem: Problem, size: Array, unit: Array, channels: int) ->
         return shared
 
     def load(filters: Array) -> Array:
-        cycles: Array = run(np.multiply.outer(groups(filters), alike) * (inputs * item)) @ counts
+        planes = np.multiply.outer(groups(filters), alike) * inputs
+        cycles: Array = sum_of(run(planes * each.itemsize) for each in layer.reads) @ counts
         return cycles
 
     def store(filters: Array) -> Array:
-        return run(filters * (outputs * item)) + run(filters * (outputs * index))
+        return sum_of(run(filters * (outputs * each.itemsize)) for each in layer.writes)
 
     def weight(filters: Array) -> Array:
         none = np.zeros(len(filters))
@@ -292,7 +307,7 @@ def _weight_bytes(problem: Problem, filters: Array, channels: int) -> Array:
     layer, block = problem.layer, problem.hardware.block_bytes
     if layer.conv is None:
         return np.zeros(len(filters))
-    item = layer.dtype.itemsize
+    item = layer.weight_item
     blocks = np.ceil(filters * channels * layer.conv.taps * item / block)
     if layer.has_bias:
         blocks = blocks + np.ceil(filters * item / block)

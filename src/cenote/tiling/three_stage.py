@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from cenote.core.errors import CapacityError
+from cenote.tiling.axis import Axis
 from cenote.tiling.layer import AXES, Tile
 from cenote.tiling.problem import Problem, TilingPlan
 
@@ -77,15 +78,19 @@ def _aligned(
     for name, field in zip(AXES, _FIELDS, strict=True):
         axis = problem.layer.axes[AXES.index(name)]
         base = tile
-        k = _largest(problem, axis.out, lambda k, f=field, b=base: good(replace(b, **{f: k})))  # type: ignore[misc]
+
+        def cut(k: int, axis: Axis = axis, field: str = field, base: Tile = base) -> Tile:
+            return replace(base, **{field: min(k * axis.step, axis.out)})
+
+        k = _largest(problem, -(-axis.out // axis.step), lambda k, cut=cut: good(cut(k)))  # type: ignore[misc]
         if k:
-            tile = replace(tile, **{field: k})
-            stride = axis.stride
+            tile = cut(k)
+            size = getattr(tile, field)
             trace.append(
-                f"stage 2, {name}: {k} outputs ({k * stride} inputs), {_state(problem, tile)}: taken"
+                f"stage 2, {name}: {size} outputs ({k * axis.stride} inputs), {_state(problem, tile)}: taken"
             )
             return f"aligned-{field}", tile
-        smallest = replace(tile, **{field: 1})
+        smallest = cut(1)
         trace.append(f"stage 2, {name}: not even one stride, {_state(problem, smallest)}")
         if problem.policy.aligned_rest == "stride":
             tile = smallest
@@ -95,29 +100,35 @@ def _aligned(
 def _unaligned(problem: Problem, channels: int, good: Callable[[Tile], bool], trace: list[str]) -> Tile:
     tile = problem.whole(1, channels)
     if problem.layer.is_aligned:
-        tile = replace(tile, d=1, h=1, w=1)
-    for cuts, tile in enumerate(_shrinking(problem, tile)):  # noqa: B020  (the last one is looked at below)
-        if good(tile):
-            trace.append(f"stage 3, cuts in order D, H, W: {cuts} cuts, {_state(problem, tile)}: taken")
+        steps = (min(axis.step, axis.out) for axis in problem.layer.axes)
+        tile = replace(tile, **dict(zip(_FIELDS, steps, strict=True)))
+    taken = ": taken" if good(tile) else ""
+    trace.append(f"stage 3, cuts in order D, H, W: from {tile.spatial}, {_state(problem, tile)}{taken}")
+    if taken:
+        return tile
+    for cut, (name, parts, tile) in enumerate(_shrinking(problem, tile), 1):  # noqa: B020  (the last is looked at below)
+        taken = ": taken" if good(tile) else ""
+        size = getattr(tile, name.lower())
+        trace.append(f"stage 3, cut {cut}: {name} in {parts} parts of {size}, {_state(problem, tile)}{taken}")
+        if taken:
             return tile
     if not problem.fits(tile):
-        trace.append(f"stage 3, cuts in order D, H, W: one output, {_state(problem, tile)}")
         raise problem.refuse(tile)
-    trace.append(f"stage 3, cuts in order D, H, W: one output, {_state(problem, tile)}: taken all the same")
+    trace.append("stage 3: one output, too few tasks: taken all the same")
     return tile
 
 
-def _shrinking(problem: Problem, tile: Tile) -> Iterator[Tile]:
-    """Yield the tile, then the tiles that result when the first axis that is not yet 1 is cut into one more part."""
-    yield tile
-    for axis, field in zip(problem.layer.axes, _FIELDS, strict=True):
+def _shrinking(problem: Problem, tile: Tile) -> Iterator[tuple[str, int, Tile]]:
+    """Yield the tiles that result when the first axis that is not yet 1 is cut into one more part, with that axis and
+    its parts."""
+    for name, axis, field in zip(AXES, problem.layer.axes, _FIELDS, strict=True):
         size = getattr(tile, field)
         while size > 1:
             # The fewest parts that make the largest tile smaller.
             parts = -(-axis.out // (size - 1))
             size = -(-axis.out // parts)
             tile = replace(tile, **{field: size})
-            yield tile
+            yield name, parts, tile
 
 
 def _state(problem: Problem, tile: Tile) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cenote.tiling.clock import Clock, Event, order
 from cenote.tiling.cost import MOST_TASKS, steps_of
+from cenote.tiling.execution.clock import Clock, Event, order
 from cenote.tiling.problem import TilingPlan
 
 

@@ -171,13 +171,13 @@ def again(m: Maker) -> None:
 def mean(m: Maker) -> None:
     """The mean over whole maps, or over some axes."""
     x = m.pick()
-    if x is None or m.opset < 18 or not np.prod(x.shape):
+    if x is None or not x.shape or m.opset < 18 or not np.prod(x.shape):
         return
     places = range(len(x.shape))
     axes = (
         [2, 3]
         if len(x.shape) == 4 and m.chance(0.5)
-        else sorted(m.rng.sample(places, m.rng.choice((1, 1, 2))))
+        else sorted(m.rng.sample(places, min(len(places), m.rng.choice((1, 1, 2)))))
     )
     kept = m.rng.choice((0, 1))
     shape = tuple(

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import cenote
-from bench.tiling import MACHINES, data, random_layer
+from bench.tiling import MACHINES, data
+from bench.tiling_layers import random_layer
 from cenote.core.types import Array
 from cenote.tiling import TilingPlan
-from cenote.tiling.simulator import weights_of
+from cenote.tiling.execution.simulator import weights_of
 
 COMPILER = next(filter(None, map(shutil.which, ("gcc", "clang", "cc"))), None)
 STRICT = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"]

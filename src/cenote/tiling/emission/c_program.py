@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from cenote.tiling.buffer import Core
 from cenote.tiling.emission.cells import WEIGHTS, average, maximum, product
 from cenote.tiling.emission.tables import (
     AVERAGE,
@@ -22,8 +21,10 @@ from cenote.tiling.emission.tables import (
     AxisTable,
     axis_tables,
     blocks_of,
+    check_emitted,
     kind_of,
 )
+from cenote.tiling.execution.buffer import Core
 from cenote.tiling.problem import TilingPlan
 
 _LINE = 100  # letters of a line of numbers
@@ -41,6 +42,7 @@ def emit_c(plan: TilingPlan, name: str = "tiles") -> str:
 
 
 def _lines(plan: TilingPlan, name: str) -> Iterator[str]:
+    check_emitted(plan)
     layer, kind = plan.layer, kind_of(plan.layer)
     element, place = _TYPES[layer.dtype.name], _TYPES[layer.indices.name] if layer.indices else ""
     yield from _head(plan, name)
@@ -94,16 +96,16 @@ def _constants(plan: TilingPlan, name: str) -> Iterator[str]:
         "OUTPUT_PITCH": hardware.aligned(tile.w * item),
         **{f"TILE_{letter}": extent for letter, extent in zip("DHW", tile.spatial, strict=True)},
         **dict(zip(("PARTS_D", "PARTS_H", "PARTS_W"), plan.parts[1:], strict=True)),
-        "INPUT_AT": core.inputs[0].offset,
-        "INPUT_BYTES": core.inputs[0].size,
-        "OUTPUT_AT": core.outputs[0].offset,
-        "OUTPUT_BYTES": core.outputs[0].size,
+        "INPUT_AT": core.inputs[0][0].offset,
+        "INPUT_BYTES": core.inputs[0][0].size,
+        "OUTPUT_AT": core.outputs[0][0].offset,
+        "OUTPUT_BYTES": core.outputs[0][0].size,
     }
     if layer.indices:
         numbers |= {
             "PLACE_PITCH": hardware.aligned(tile.w * layer.indices.itemsize),
-            "PLACE_AT": core.indices[0].offset,
-            "PLACE_BYTES": core.indices[0].size,
+            "PLACE_AT": core.outputs[1][0].offset,
+            "PLACE_BYTES": core.outputs[1][0].size,
         }
     if (conv := layer.conv) is not None:
         numbers |= {

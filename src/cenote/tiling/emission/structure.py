@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 
 from cenote.core.types import TensorType
-from cenote.tiling.buffer import BufferSpace, Core
+from cenote.tiling.emission.tables import check_emitted
+from cenote.tiling.execution.buffer import Core
 from cenote.tiling.problem import TilingPlan
 
 _TYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16"}
@@ -19,8 +20,8 @@ def emit_text(plan: TilingPlan, name: str = "tiles") -> str:
 
 
 def _lines(plan: TilingPlan, name: str) -> Iterator[str]:
-    layer, tile = plan.layer, plan.tile
-    inputs = [each for each in layer.inputs if each is not None]
+    layer, tile, inputs = plan.layer, plan.tile, plan.layer.inputs
+    check_emitted(plan)
     names = ["%x", "%w", "%b"][: len(inputs)]
     results = list(zip(("%y", "%i"), layer.outputs, strict=False))
     given = [f"{each}: {_memory(kind)}" for each, kind in (*zip(names, inputs, strict=True), *results)]
@@ -62,12 +63,11 @@ def _lines(plan: TilingPlan, name: str) -> Iterator[str]:
 def _views(plan: TilingPlan) -> Iterator[str]:
     """Yield the spaces of the buffer, with their places."""
     core = Core(0, plan)
-    for name in ("inputs", "weights", "outputs", "indices"):
-        spaces: list[BufferSpace] = getattr(core, name)
-        if spaces[0].size:
-            whole = f"memref<{len(spaces)}x{spaces[0].size}xi8, 1>"
-            label = name.removesuffix("s") if name in ("inputs", "outputs") else name
-            yield f"    %{label} = memref.view %buffer[{spaces[0].offset}][] : {whole}"
+    for spaces in (*core.inputs, core.weights, *core.outputs):
+        first = spaces[0]
+        if first.size:
+            whole = f"memref<{len(spaces)}x{first.size}xi8, 1>"
+            yield f"    %{first.name} = memref.view %buffer[{first.offset}][] : {whole}"
     if core.sums.size:
         yield f"    %sums = memref.view %buffer[{core.sums.offset}][] : memref<{core.sums.size}xi8, 1>"
 

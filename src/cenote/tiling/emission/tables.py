@@ -12,8 +12,11 @@ from cenote.ops.conv.conv import Conv
 from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.window import ExtremePool, WindowPool
 from cenote.tiling.axis import Axis
+from cenote.tiling.kinds.convolutions import ConvolutionTiles
+from cenote.tiling.kinds.pools import PoolTiles
 from cenote.tiling.layer import Layer
 from cenote.tiling.problem import TilingPlan
+from cenote.tiling.reduction import ReductionPlan
 
 MAXIMUM, AVERAGE, PRODUCT = "maximum", "average", "product"  # what a tile's cell is
 
@@ -56,6 +59,21 @@ def kind_of(layer: Layer) -> str:
     if op.name in ("average_pool", "global_average_pool", "adaptive_average_pool"):
         return AVERAGE
     raise UnsupportedError(f"{where}; pools of maxima and averages, and convolutions are supported")
+
+
+def check_emitted(plan: TilingPlan) -> None:
+    """Refuse layers other than pools and convolutions, by name, and plans in several passes."""
+    if isinstance(plan, ReductionPlan):
+        raise UnsupportedError(
+            f"tiling: {plan.layer.title} is computed in {len(plan.passes)} passes, a program each; emit "
+            "them one by one: plan.passes[0], ..."
+        )
+    layer = plan.layer
+    plain = len(set(map(str, (*layer.reads, layer.dtype)))) == 1
+    if not isinstance(layer.computation, PoolTiles | ConvolutionTiles) or not plain:
+        raise UnsupportedError(
+            f"tiling: no program is emitted for {layer.title}; pools and convolutions of one type are supported"
+        )
 
 
 def axis_tables(plan: TilingPlan) -> tuple[AxisTable, AxisTable, AxisTable]:

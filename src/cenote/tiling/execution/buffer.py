@@ -10,13 +10,12 @@ import numpy as np
 
 from cenote.core.errors import CenoteError
 from cenote.core.types import Array
-from cenote.tiling.clock import Clock
+from cenote.tiling.execution.clock import Clock
+from cenote.tiling.kinds.computation import Ranges
 from cenote.tiling.problem import TilingPlan
 
 POISON = 0xFF
 """Value of every byte that was not loaded: NaN as a float, -1 or the largest number as an integer."""
-
-Ranges = tuple[tuple[int, int], ...]
 
 
 class PlanError(CenoteError, RuntimeError):
@@ -100,10 +99,12 @@ class Core:
         self.clock = Clock(number, taken.copies)
         self.end = 0
         self.copies = taken.copies
-        self.inputs = self._spaces("input", taken.input, taken.copies)
+        self.inputs = [self._spaces("input", size, taken.copies) for size in taken.inputs]
         self.weights = self._spaces("weights", taken.weights, taken.copies)
-        self.outputs = self._spaces("output", taken.output, taken.copies)
-        self.indices = self._spaces("indices", taken.indices, taken.copies)
+        self.outputs = [
+            self._spaces(name, size, taken.copies)
+            for name, size in zip(("output", "indices"), taken.outputs, strict=False)
+        ]
         (self.sums,) = self._spaces("sums", taken.scratch - plan.policy.scratch, 1)
 
     def _spaces(self, name: str, size: int, copies: int) -> list[BufferSpace]:

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import InputError, UnsupportedError
-from cenote.core.types import Array, TensorType
-from cenote.ops.base import Box
-from cenote.ops.conv.conv import Conv
-from cenote.ops.pool.window import ExtremePool, convert_indices
-from cenote.ops.values import seeded
-from cenote.tiling.buffer import BufferSpace, Core, PlanError, Ranges
-from cenote.tiling.clock import Event, order
+from cenote.core.types import Array
+from cenote.tiling.cost import wide_type
+from cenote.tiling.execution.buffer import BufferSpace, Core, PlanError
+from cenote.tiling.execution.clock import Event, order
+from cenote.tiling.kinds.computation import Ranges, TileData
 from cenote.tiling.problem import TilingPlan
+from cenote.tiling.reduction import ReductionPlan
 
 MOST_TASKS = 1 << 18
 
@@ -49,9 +48,11 @@ def simulate(
 ) -> tuple[Any, dict[str, Any]]:
     """Execute a plan on x; return the result and the counts.
 
-    The result is the layer's output, or (values, indices). `weights` are those of a convolution, and its bias where
-    it has one; by default seeded noise (`weights_of`). The sum over parts of a convolution's input channels is
-    computed part by part, from the first channels to the last, in the policy's accumulator type.
+    The result is the layer's output, or (values, indices). `weights` are the layer's other inputs: the weights of a
+    convolution and its bias where it has one, the second matrix of a product, the indices of the gradient of a maximum,
+    scale and bias of a normalisation; by default seeded (`weights_of`). The sum over parts of a convolution's or
+    product's input channels is computed part by part, from the first channels to the last, in the policy's accumulator
+    type.
 
     The counts: "tasks", "cycles" (of the busiest core), "core_cycles" (of each that had a task), "bytes_in",
     "bytes_out", "bursts"; with `timeline` also "events" (core, kind, task, start, end).
@@ -60,52 +61,61 @@ def simulate(
     """
     x = np.asarray(x)
     expected = plan.layer.inputs[0]
-    assert expected is not None
     if x.shape != expected.shape or x.dtype != expected.dtype:
         raise InputError(f"tiling.simulate: the plan is for {expected}, got {x.dtype}{list(x.shape)}")
+    if isinstance(plan, ReductionPlan):
+        return _passes(plan, x, timeline)
     if plan.tasks > MOST_TASKS:
         raise UnsupportedError(f"tiling.simulate: {plan.tasks:,} tasks; at most {MOST_TASKS:,} are executed")
-    return _Run(plan, x, tuple(weights) or weights_of(plan)).result(timeline)
+    return _Run(plan, (x, *(tuple(weights) or weights_of(plan)))).result(timeline)
+
+
+def _passes(plan: ReductionPlan, x: Array, timeline: bool) -> tuple[Any, dict[str, Any]]:
+    """Execute the passes one after the other: each begins when the one before has ended."""
+    totals: dict[str, Any] = {"events": []} if timeline else {}
+    busy = [0] * plan.hardware.cores
+    for each in plan.passes:
+        x, counts = simulate(each, x, timeline=timeline)
+        before = totals.get("cycles", 0)
+        for name in ("tasks", "cycles", "bytes_in", "bytes_out", "bursts"):
+            totals[name] = totals.get(name, 0) + counts[name]
+        for core, cycles in enumerate(counts["core_cycles"]):
+            busy[core] += cycles
+        for event in counts.get("events", ()):
+            totals["events"].append(event._replace(start=event.start + before, end=event.end + before))
+    return x, {**totals, "core_cycles": [cycles for cycles in busy if cycles]}
 
 
 def weights_of(plan: TilingPlan) -> tuple[Array, ...]:
-    """Return seeded weights (and bias) of a convolution; none for a pool. Their sums stay near 1."""
-    weights = []
-    for number, kind in enumerate(plan.layer.inputs[1:], 1):
-        if kind is not None:
-            scale = 1 / math.sqrt(max(1, math.prod(kind.shape[1:])))
-            weights.append((seeded(kind.shape, number, np.float64) * scale).astype(kind.dtype))
-    return tuple(weights)
+    """Return seeded content of a layer's inputs after the first; none for a pool. Sums of products stay near 1."""
+    return plan.layer.computation.examples()
 
 
 def reference(plan: TilingPlan, x: Array, weights: Sequence[Array] = ()) -> Any:
     """Return the output of the operator and of the fused elementwise ones, computed on the whole of x in one
     piece."""
-    outputs = plan.layer.op.reference(x, *(tuple(weights) or weights_of(plan)))
-    y = outputs[0]
+    y, *places = plan.layer.computation.reference((x, *(tuple(weights) or weights_of(plan))))
     for op in plan.layer.fused:
         (y,) = op.reference(y)
-    return y if len(outputs) == 1 else (y, outputs[1].astype(plan.layer.indices))
+    return (y, *places) if places else y
 
 
 class _Run:
     """The state of one execution."""
 
-    def __init__(self, plan: TilingPlan, x: Array, weights: tuple[Array, ...]) -> None:
+    def __init__(self, plan: TilingPlan, arrays: tuple[Array, ...]) -> None:
         layer = plan.layer
-        self.plan, self.layer, self.weights = plan, layer, weights
-        for given, kind in zip(weights, (t for t in layer.inputs[1:] if t is not None), strict=True):
+        self.plan, self.layer, self.arrays = plan, layer, arrays
+        for given, kind in zip(arrays, layer.inputs, strict=True):
             if given.shape != kind.shape or given.dtype != kind.dtype:
                 raise InputError(
                     f"tiling.simulate: weights must be {kind}, got {given.dtype}{list(given.shape)}"
                 )
-        self.x = x if layer.conv else x.reshape(1, -1, *x.shape[2:])
-        self.types = (TensorType(x.dtype, self.x.shape), *layer.inputs[1:])
-        self.rank = x.ndim - 2
+        self.sources = layer.computation.sources(arrays)
+        self.rank = self.sources[0].ndim - 2
         out = tuple(axis.out for axis in layer.axes)[3 - self.rank :]
-        self.y = np.empty((layer.planes, *out), layer.dtype)
-        self.places = np.empty(self.y.shape, layer.indices) if layer.indices else None
-        self.written = np.zeros(self.y.shape, np.uint8)
+        self.results = [np.empty((layer.planes, *out), kind) for kind in layer.writes]
+        self.written = np.zeros(self.results[0].shape, np.uint8)
         self.totals = Totals()
         self.parts = layer.channel_parts(plan.tile.channels)
 
@@ -131,14 +141,9 @@ class _Run:
         }
         if timeline:
             counts["events"] = events
-        y = self.y.reshape(self.layer.outputs[0].shape)
-        if self.places is None:
-            return y, counts
-        places = self.places.reshape(y.shape)
-        assert isinstance(self.layer.op, ExtremePool)  # no other has indices
-        rule = self.layer.op.index
-        shape = self.layer.inputs[0].shape  # type: ignore[union-attr]  # a pool has an input
-        return (y, convert_indices(places, shape, rule).astype(self.layer.indices)), counts
+        shape = self.layer.outputs[0].shape
+        results = self.layer.computation.delivered(tuple(each.reshape(shape) for each in self.results))
+        return (results[0] if len(results) == 1 else results), counts
 
     def _tasks(self) -> Iterator[_Task]:
         tile = self.plan.tile
@@ -195,37 +200,34 @@ class _Run:
         cycles."""
         axes = self.layer.axes[3 - self.rank :]
         spatial = tuple(axis.reads(*bounds) for axis, bounds in zip(axes, task.spatial, strict=True))
-        planes = self._channels(task, part)
-        source = self.x[self._image(task)]
-        space = core.inputs[slot]
+        ranges = (self._channels(task, part), *spatial)
         widest = axes[-1].span(self.plan.tile.w, self.plan.policy.pad_space == "padded")
-        pitch = self.plan.hardware.aligned(widest * source.itemsize)
-        space.place((planes, *spatial), source.dtype, pitch)
-        box = tuple(slice(*bounds) for bounds in (planes, *spatial))
-        space.write(source[box])
-        cycles = self._moved((planes, *spatial), source.shape, source.itemsize, reading=True)
-        return cycles + (self._load_weights(core.weights[slot], task, part) if self.layer.conv else 0.0)
+        cycles = 0.0
+        for whole, spaces in zip(self.sources, core.inputs, strict=True):
+            source = whole[self._image(task)]
+            spaces[slot].place(ranges, source.dtype, self.plan.hardware.aligned(widest * source.itemsize))
+            spaces[slot].write(source[tuple(slice(*bounds) for bounds in ranges)])
+            cycles += self._moved(ranges, source.shape, source.itemsize, reading=True)
+        return cycles + self._load_weights(core.weights[slot], task, part)
 
     def _load_weights(self, space: BufferSpace, task: _Task, part: int) -> float:
-        conv = self.layer.conv
-        assert conv is not None
-        w = self.weights[0].reshape(conv.filters, -1)
-        first = task.planes[0] % conv.filters
-        filters = (first, first + task.planes[1] - task.planes[0])
-        low = self._channels(task, part)[0] % conv.group_channels
-        count = min(self.plan.tile.channels, conv.group_channels - low)
-        columns = (low * conv.taps, (low + count) * conv.taps)
-        flat = w[slice(*filters), slice(*columns)]
-        self._place_flat(space, flat, part)
-        cycles = self._moved((filters, columns), w.shape, w.itemsize, reading=True)
-        if self.layer.has_bias and part == 0:
-            cycles += self._moved((filters,), (conv.filters,), w.itemsize, reading=True)
+        """Load the weights of a step; with the first one the bias and the row parameters. Return the cycles."""
+        conv, item, cycles = self.layer.conv, self.layer.weight_item, 0.0
+        if conv is not None:
+            first = task.planes[0] % conv.filters
+            filters = (first, first + task.planes[1] - task.planes[0])
+            box, shape = self.layer.weight_box(filters, self._channels(task, part))
+            weights = self.arrays[self.layer.computation.weights_at].reshape(shape)
+            flat = weights[tuple(slice(*bounds) for bounds in box)].reshape(1, -1)
+            # One behind the other, without gaps.
+            space.place(((0, 1), (0, flat.size)), flat.dtype, space.size)
+            space.write(flat)
+            cycles += self._moved(box, shape, item, reading=True)
+            if self.layer.has_bias and part == 0:
+                cycles += self._moved((filters,), (conv.filters,), item, reading=True)
+        for _ in range(self.layer.row_parameters if part == 0 else 0):
+            cycles += self._moved(task.spatial[-1:], (self.layer.axes[2].out,), item, reading=True)
         return cycles
-
-    def _place_flat(self, space: BufferSpace, flat: Array, part: int) -> None:
-        """Place weights one behind the other, without gaps."""
-        space.place(((0, 1), (0, flat.size)), flat.dtype, space.size)
-        space.write(flat.reshape(1, -1))
 
     def _moved(self, ranges: Ranges, shape: tuple[int, ...], item: int, reading: bool) -> float:
         """Count one copy of a box out of, or into, a tensor of this shape; return the cycles of its contiguous
@@ -249,96 +251,62 @@ class _Run:
         return float(bursts * (hardware.dma_startup_cycles + each))
 
     def _store(self, core: Core, slot: int, task: _Task) -> float:
-        box = tuple(slice(*bounds) for bounds in (task.planes, *task.spatial))
         ranges = (task.planes, *task.spatial)
-        whole = self.y.shape if self.layer.conv is None else (self.layer.planes, *self.y.shape[1:])
-        self.y[box] = core.outputs[slot].read()
+        box = tuple(slice(*bounds) for bounds in ranges)
         self.written[box] += 1
-        cycles = self._moved(ranges, whole, self.y.itemsize, reading=False)
-        core.outputs[slot].poison()
-        if self.places is not None:
-            self.places[box] = core.indices[slot].read()
-            cycles += self._moved(ranges, whole, self.places.itemsize, reading=False)
-            core.indices[slot].poison()
+        cycles = 0.0
+        for result, spaces in zip(self.results, core.outputs, strict=True):
+            result[box] = spaces[slot].read()
+            cycles += self._moved(ranges, result.shape, result.itemsize, reading=False)
+            spaces[slot].poison()
         return cycles
 
     # ---- the computation
 
     def _compute(self, core: Core, slot: int, place: int, task: _Task, part: int) -> float:
-        planes = task.planes
-        if self.layer.conv:
-            first = planes[0] % self.layer.conv.filters
-            box = Box(((0, 1), (first, first + planes[1] - planes[0]), *task.spatial))
-            values, indices = self._convolved(core, slot, box, task, part), None
-        else:
-            box = Box(((0, 1), planes, *task.spatial))
-            values, indices = self._pooled(core.inputs[slot], box)
-        core.inputs[slot].poison()
-        core.weights[slot].poison()
-        if values is not None:
+        data = TileData(
+            task.planes,
+            task.spatial,
+            self._channels(task, part),
+            lambda number, ranges: core.inputs[number][slot].read(ranges),
+            core.weights[slot].read,
+        )
+        outputs = self._values(core, data, part)
+        for spaces in (*core.inputs, core.weights):
+            spaces[slot].poison()
+        if outputs is not None:
+            y, *places = outputs
             for op in self.layer.fused:
-                (values,) = op.reference(values)
-            ranges = (planes, *task.spatial)
-            aligned = self.plan.hardware.aligned
-            core.outputs[place].place(ranges, values.dtype, aligned(self.plan.tile.w * values.itemsize))
-            core.outputs[place].write(values[0])
-            if indices is not None:
-                dtype = self.places.dtype  # type: ignore[union-attr]  # there where indices are
-                pitch = aligned(self.plan.tile.w * dtype.itemsize)
-                core.indices[place].place(ranges, dtype, pitch)
-                core.indices[place].write(indices[0])
+                (y,) = op.reference(y[None])
+                y = y[0]
+            ranges = (task.planes, *task.spatial)
+            for values, kind, spaces in zip((y, *places), self.layer.writes, core.outputs, strict=True):
+                pitch = self.plan.hardware.aligned(self.plan.tile.w * kind.itemsize)
+                spaces[place].place(ranges, kind, pitch)
+                spaces[place].write(values)
         return self._work(task, part)
 
-    def _pooled(self, space: BufferSpace, box: Box) -> tuple[Array, Array | None]:
-        (region,) = self.layer.op.region(box, self.types)
-        assert region is not None
-        x = space.read(region.ranges[1:])[None]
-        outputs = self.layer.op.part(box, self.types).reference(x)
-        if len(outputs) == 1:
-            return outputs[0], None
-        spatial = tuple(stop - start for start, stop in region.ranges[2:])
-        places = np.unravel_index(outputs[1], spatial)
-        shifted = [at + start for at, (start, _) in zip(places, region.ranges[2:], strict=True)]
-        plane: Array = np.ravel_multi_index(shifted, self.x.shape[2:])
-        return outputs[0], plane
-
-    def _convolved(self, core: Core, slot: int, box: Box, task: _Task, part: int) -> Array | None:
+    def _values(self, core: Core, data: TileData, part: int) -> tuple[Array, ...] | None:
         """Return the tile's outputs; None while channels are still to come."""
-        layer, conv = self.layer, self.layer.conv
-        assert conv is not None
-        types = (TensorType(self.x.dtype, (1, *self.x.shape[1:])), *self.types[1:])
-        region = layer.op.region(box, types)[0]
-        assert region is not None
-        op = layer.op.part(box, types)
-        assert isinstance(op, Conv)
-        planes = self._channels(task, part)
-        x = core.inputs[slot].read((planes, *region.ranges[2:]))[None]
-        filters = task.planes[1] - task.planes[0]
-        w = core.weights[slot].read().reshape(filters, -1, *conv.window)
-        first = task.planes[0] % conv.filters
-        bias = self.weights[1][first : first + filters] if layer.has_bias else None
+        computation = self.layer.computation
         if self.parts == 1:
-            return op.reference(x, w, bias)[0]
-        partial = op.reference(x.astype(np.float64), w.astype(np.float64))[0]
-        total = self._added(core.sums, partial, task, part)
+            return computation.values(self.arrays, data)
+        total = self._added(core.sums, computation.partial(data), data, part)
         if part < self.parts - 1:
             return None
         core.sums.poison()
-        if bias is not None:
-            total = total + bias.reshape(1, -1, *(1,) * self.rank)
-        return total.astype(layer.dtype)
+        return (computation.finished(total, self.arrays, data),)
 
-    def _added(self, space: BufferSpace, partial: Array, task: _Task, part: int) -> Array:
+    def _added(self, space: BufferSpace, partial: Array, data: TileData, part: int) -> Array:
         """Add a part to the sum that is kept in the buffer; return the sum so far."""
-        policy, dtype = self.plan.policy, self.layer.dtype
-        kind = policy.sum_type or np.dtype(np.float64 if dtype == np.float64 else np.float32)
-        ranges = (task.planes, *task.spatial)
+        kind = self.plan.policy.sum_type or wide_type(self.layer.dtype)
         if part == 0:
+            ranges = (data.planes, *data.spatial)
             space.place(ranges, kind, self.plan.hardware.aligned(self.plan.tile.w * kind.itemsize))
-            space.write(partial[0].astype(kind))
+            space.write(partial.astype(kind))
         else:
-            space.write((space.read() + partial[0]).astype(kind))
-        return space.read()[None]
+            space.write((space.read() + partial).astype(kind))
+        return space.read()
 
     def _work(self, task: _Task, part: int) -> float:
         """Return the cycles of a step's computation, from the outputs that it really has."""

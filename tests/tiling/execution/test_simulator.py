@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import cenote
-from bench.tiling import MACHINES, data, difference, must_be_exact, random_layer
+from bench.tiling import MACHINES, data, difference, must_be_exact
+from bench.tiling_layers import newer_layer, random_layer
 from cenote.core.types import TensorType
 from cenote.ops.base import Box
 from cenote.ops.conv.conv import Conv
@@ -24,9 +25,10 @@ from cenote.tiling import PlanError, TilingPlan
 SMALL = {"base": "npu", "ub_bytes": 2048, "cores": 3}
 
 
+@pytest.mark.parametrize("make", [random_layer, newer_layer])
 @pytest.mark.parametrize("seed", range(24))
-def test_random_layers_compute_what_the_operator_does(seed: int) -> None:
-    kind, given = random_layer(random.Random(seed), most=300)
+def test_random_layers_compute_what_the_operator_does(seed: int, make: Any) -> None:
+    kind, given = make(random.Random(seed), most=300)
     for machine in (*MACHINES, SMALL):
         for strategy in ("three-stage", "search"):
             try:
