@@ -138,22 +138,9 @@ def axis_numbers(problem: Problem, place: int) -> AxisNumbers:
     layer, hardware = problem.layer, problem.hardware
     axis = layer.axes[place]
     inner = layer.axes[place + 1 :]
-    in_cells = math.prod(other.size for other in inner)
-    out_cells = math.prod(other.out for other in inner)
-
-    def run(count: Array, cells: int, types: Sequence[np.dtype[Any]]) -> Array:
-        return sum_of(run_cycles(hardware, count * (cells * each.itemsize)) for each in types)
-
-    def load_run(count: Array) -> Array:
-        return run(count, in_cells, layer.reads)
-
-    def store_run(count: Array) -> Array:
-        return run(count, out_cells, layer.writes)
-
-    def row_run(count: Array) -> Array:
-        cycles: Array = layer.row_parameters * run(count, 1, layer.reads[:1])
-        return cycles
-
+    load_run = _runs(problem, layer.reads, math.prod(other.size for other in inner))
+    store_run = _runs(problem, layer.writes, math.prod(other.out for other in inner))
+    row_run = _runs(problem, layer.reads[:1] * layer.row_parameters, 1)
     size = _sizes(axis)
     parts = -(-axis.out // size)
     first = np.cumsum(parts) - parts
@@ -167,18 +154,14 @@ def axis_numbers(problem: Problem, place: int) -> AxisNumbers:
     padded = problem.policy.pad_space == "padded"
     span = axis.spans(size, padded)
     block, item = hardware.block_bytes, layer.dtype.itemsize
-
-    def blocks(count: Array, types: Sequence[np.dtype[Any]]) -> Array:
-        return sum_of(np.ceil(count * each.itemsize / block) * block for each in types)
-
     sums = sum_bytes(layer, problem.policy, Tile(1, 1, 1, 1, 1))
     return AxisNumbers(
         size=size.astype(float),
         parts=parts.astype(float),
         full=(axis.out // size).astype(float),
         span=span.astype(float),
-        row=blocks(span, layer.reads),
-        out_row=blocks(size, layer.writes),
+        row=_row_bytes(span, layer.reads, block),
+        out_row=_row_bytes(size, layer.writes, block),
         sum_row=np.ceil(size * sums / block) * block,
         read=np.add.reduceat(inputs, first).astype(float),
         loads=np.add.reduceat(np.where(inputs < axis.size, load_run(inputs), 0.0), first),
@@ -194,10 +177,30 @@ def axis_numbers(problem: Problem, place: int) -> AxisNumbers:
         low_load=load_run(low),
         open=(dear < axis.size).astype(float),
         store=store_run(size),
-        parameters=layer.row_parameters * blocks(size, layer.reads[:1]),
+        parameters=_row_bytes(size, layer.reads[:1] * layer.row_parameters, block),
         rows_loads=np.add.reduceat(row_run(outputs), first),
         rows_load=row_run(size),
     )
+
+
+def _runs(problem: Problem, types: Sequence[np.dtype[Any]], cells: int) -> Callable[[Array], Array]:
+    """Return the function from numbers of `cells` that are contiguous to the cycles of moving them, of each type."""
+
+    def run(count: Array) -> Array:
+        cycles: Array = np.zeros(count.shape)
+        for each in types:
+            cycles += run_cycles(problem.hardware, count * (cells * each.itemsize))
+        return cycles
+
+    return run
+
+
+def _row_bytes(count: Array, types: Sequence[np.dtype[Any]], block: int) -> Array:
+    """Return the bytes in the buffer of rows of so many elements, one of each type."""
+    total: Array = np.zeros(count.shape)
+    for each in types:
+        total += np.ceil(count * each.itemsize / block) * block
+    return total
 
 
 def _sizes(axis: Axis) -> Array:

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import cenote
 from cenote.ops.values import seeded
+
+torch = pytest.importorskip("torch")
 
 TINY = {"base": "npu", "ub_bytes": 4096, "cores": 3}
 

@@ -82,7 +82,8 @@ def _passes(plan: ReductionPlan, x: Array, timeline: bool) -> tuple[Any, dict[st
         for core, cycles in enumerate(counts["core_cycles"]):
             busy[core] += cycles
         for event in counts.get("events", ()):
-            totals["events"].append(event._replace(start=event.start + before, end=event.end + before))
+            core, kind, task, start, end = event
+            totals["events"].append(Event(core, kind, task, start + before, end + before))
     return x, {**totals, "core_cycles": [cycles for cycles in busy if cycles]}
 
 

@@ -17,7 +17,7 @@ from cenote.tiling.layer import Layer
 
 @dataclass(frozen=True)
 class LayerArguments:
-    """What `plan` is given of a layer: the kind, the type of its input, all other arguments by name, and the
+    """Arguments of one layer as callers give them: the kind, the type of its input, all others by name, and the
     elementwise operators that follow."""
 
     kind: str
@@ -39,7 +39,7 @@ class LayerArguments:
             raise ArgumentError(f"tiling.plan: {self.kind} needs {name}, {what}")
         return self.values[name]
 
-    def numbers(self, name: str, default: Any = None) -> tuple[int, ...]:
+    def numbers(self, name: str, default: int | tuple[int, ...] | None = None) -> tuple[int, ...]:
         """Return an argument as one whole number per spatial axis."""
         value = self.values[name]
         return whole_numbers(name, default if value is None else value, self.rank)

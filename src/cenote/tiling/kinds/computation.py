@@ -1,4 +1,4 @@
-"""What a kind of layer computes: its tensors as planes of maps, and a tile's outputs from what a core has loaded."""
+"""Computation of a layer: its tensors as planes of maps, and a tile's outputs from what a core has loaded."""
 
 from __future__ import annotations
 
