@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 # Tests that look at the machine, or ask a peer that does: what runs under QEMU if nothing is named.
 EMULATED = (
-    "tests/core/test_cpuid.py", "tests/codegen/test_loader.py", "tests/codegen/test_llvm_spills.py",
+    "tests/core/machine/test_cpuid.py", "tests/codegen/test_loader.py", "tests/codegen/test_llvm_spills.py",
     "tests/codegen/test_dots.py", "tests/frontends/microsoft/test_operators.py",
     "tests/ops/quantization/test_quantize.py", "tests/test_model.py",
 )  # fmt: skip

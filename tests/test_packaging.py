@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 
 import cenote
 from cenote.codegen import bundle, jit
-from cenote.core import cpuid
+from cenote.core.machine import cpuid
 from tests import pythons
 from tests.wheel import PROJECT, WHEEL, installed
 

@@ -21,6 +21,7 @@ OTHERS: dict[str, Any] = {
     "precision": "exact",
     "weights": "bfloat16",
     "tune": "off",
+    "blocks": "larger",
     "format": "onnx",
     "signature": "serving_default",
     "inputs": ["x"],

@@ -144,7 +144,7 @@ def test_which_causes_can_be_treated() -> None:
     treated = {name for name in PLANTED if name != "start" and LOOK[name](PLANTED[name]).treatments}  # type: ignore[union-attr]
     assert treated == {
         "fma", "algorithm", "mischoice", "dilation", "DRAM weights", "dtype", "barrier", "oversubscribed", "pinned",
-        "throttled", "contention", "denormals",
+        "throttled", "contention", "denormals", "cache",
     }  # fmt: skip
 
 

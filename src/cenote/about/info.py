@@ -13,8 +13,9 @@ from cenote.codegen import bundle, cache
 from cenote.codegen.jit import host_target, llvm_version, named_target
 from cenote.core import settings
 from cenote.core.errors import ArgumentError, MissingPackageError
+from cenote.core.machine.topology import allowed_cpus
 from cenote.core.settings import Setting
-from cenote.core.target import allowed_cpus, cache_sizes, physical_cores, processor
+from cenote.core.target import cache_sizes, physical_cores, processor
 from cenote.core.version import __version__
 from cenote.runtime.threads import resolve_threads
 

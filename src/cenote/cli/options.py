@@ -98,8 +98,12 @@ def _load_option(hint: Any, said: Any, default: Any) -> Any:
         kind, more = list[str], {"metavar": "NAME=n<=8,3,h<=640"}
     elif get_origin(kind) is Sequence:
         kind, more = list[str], {"metavar": "NAME"}
-    elif kind is int:
-        more = {"min": said.check.least, "max": said.check.most}
+    elif get_origin(kind) in (Union, types.UnionType):
+        # The one option that takes a number or a word.
+        kind, more = (
+            str,
+            {"metavar": "NUMBER|bound", "callback": _threads},
+        )
     if default is None:
         kind = kind | None
     shown = typer.Option(
@@ -110,8 +114,19 @@ def _load_option(hint: Any, said: Any, default: Any) -> Any:
 
 def _without_none(hint: Any) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (each for each in get_args(hint) if each is not type(None))
+        others = [each for each in get_args(hint) if each is not type(None)]
+        return others[0] if len(others) == 1 else hint
     return hint
+
+
+def _threads(text: str | None) -> Any:
+    """Return a number or a word, checked: a fault is one of the command line."""
+    if text is None:
+        return None
+    try:
+        return cenote.LoadOptions(threads=int(text) if text.lstrip("-").isdecimal() else text).threads  # type: ignore[arg-type]  # any word, which is checked
+    except cenote.ArgumentError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _load_options(given: Mapping[str, Any]) -> cenote.LoadOptions:

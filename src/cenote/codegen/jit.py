@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 from cenote.codegen import bundle, emission, loader, worker
 from cenote.codegen import cache as object_cache
 from cenote.codegen.emission import EmittedKernel
-from cenote.core import cpuid, settings
+from cenote.core import settings
 from cenote.core.errors import CodegenError, needed
 from cenote.core.locks import LLVM, Guard, importing
+from cenote.core.machine import cpuid
 from cenote.core.target import Target, choose_target
 
 if TYPE_CHECKING:

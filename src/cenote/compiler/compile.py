@@ -33,6 +33,8 @@ from cenote.runtime.threads import resolve_threads
 
 # The most memory, relative to a plan step by step, that a plan may take so that branches run side by side.
 _MORE_MEMORY = 1.1
+# Sizes of the caches that blocks are made for, relative to the machine's.
+_CACHES = {"usual": 1.0, "smaller": 0.5, "larger": 2.0}
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,8 +80,12 @@ class Compilation:
 
     @property
     def target(self) -> Target:
-        """Machine that the program is for."""
-        return self.foreign or jit.host_target()
+        """Machine that the program is for, with caches that blocks of the wanted sizes suit."""
+        target = self.foreign or jit.host_target()
+        scale = _CACHES[self.options.blocks]
+        if scale == 1:
+            return target
+        return replace(target, l1_bytes=int(target.l1_bytes * scale), l2_bytes=int(target.l2_bytes * scale))
 
     @property
     def threads(self) -> int:

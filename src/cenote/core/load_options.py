@@ -16,20 +16,23 @@ from typing import TYPE_CHECKING, Any, Self
 from cenote.core.errors import ArgumentError, UnsupportedError, shown
 from cenote.core.locks import importing
 from cenote.core.options import (
+    BLOCKS,
     DENORMALS,
     FORMATS,
     PRECISIONS,
     REWRITES,
     TUNINGS,
     WEIGHTS,
+    Blocks,
     Denormals,
     Format,
     Precision,
     Rewrite,
+    Threads,
     Tune,
     Weights,
 )
-from cenote.core.options.checks import OneOf, SomeOf, WholeNumber, names, shapes_by_name, text, words_by_name
+from cenote.core.options.checks import OneOf, SomeOf, ThreadCount, names, shapes_by_name, text, words_by_name
 from cenote.core.settings import MAXIMUM_THREADS
 
 if TYPE_CHECKING:
@@ -90,7 +93,7 @@ def option(
     return field(default=default, metadata=said)
 
 
-thread_count = WholeNumber(1, MAXIMUM_THREADS)
+thread_count = ThreadCount(1, MAXIMUM_THREADS)
 
 
 def always(given: object) -> bool:
@@ -146,13 +149,14 @@ class LoadOptions:
     graph. Raises ArgumentError for a value that an option does not take.
     """
 
-    threads: int | None = option(
+    threads: Threads | None = option(
         None,
         "Threads per inference, the caller's included. Default: CENOTE_THREADS, or one per physical core that the "
-        "process may use.",
+        "process may use. bound: as many, each bound to a core of its own during a run, of one NUMA node where it has "
+        "enough.",
         thread_count,
         flag="--threads",
-        values="1 to 256",
+        values="1 to 256, bound",
     )
     precision: Precision = option(
         "fast",
@@ -184,6 +188,15 @@ class LoadOptions:
         OneOf(TUNINGS),
         flag="--tune",
         keyed=True,
+    )
+    blocks: Blocks = option(
+        "usual",
+        "Sizes of the blocks in which kernels work, by the caches: smaller or larger ones may be faster where others "
+        "use the caches too. Orders of sums may change.",
+        OneOf(BLOCKS),
+        flag="--blocks",
+        keyed=True,
+        stored=True,
     )
     denormals: Denormals | None = option(
         None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 import re
 from collections.abc import Collection, Iterator
@@ -16,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cenote.core.cached import cached_property
-from cenote.core.cpuid import HALVED
 from cenote.core.errors import ArgumentError
+from cenote.core.machine.cpuid import HALVED
+from cenote.core.machine.topology import cores_by_node
 from cenote.core.text import split_words
 
 PAIRS = "pairs"  # of 16-bit numbers, which every machine can multiply
@@ -157,25 +157,11 @@ def _arm_core(maker: str, part: str, variant: str) -> str:
     return ""
 
 
-def allowed_cpus() -> set[int]:
-    """Return the CPUs that this process may use."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
-
-
 @cache
 def physical_cores() -> int:
     """Number of physical cores that affinity and the quotas of control groups let this process use: the default
     number of threads."""
-    allowed = allowed_cpus()
-    cores = set()
-    for cpu in allowed:
-        folder = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
-        try:
-            package = (folder / "physical_package_id").read_text().strip()
-            cores.add((package, (folder / "core_id").read_text().strip()))
-        except OSError:
-            cores.add(("", str(cpu)))
-    return max(1, int(min(len(cores), cpu_quota())))
+    return max(1, int(min(sum(map(len, cores_by_node())), cpu_quota())))
 
 
 # CPU quota by the process's control groups: a container's limit, or a service's. Version 2 has one tree of groups, in

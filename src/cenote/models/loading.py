@@ -20,14 +20,14 @@ from cenote.core.errors import (
 )
 from cenote.core.load_options import NO_OPTIONS, LoadOptions
 from cenote.core.locks import importing
-from cenote.core.options import Denormals, Format, Precision, Tune, Weights
+from cenote.core.options import Blocks, Denormals, Format, Precision, Threads, Tune, Weights
 from cenote.models.exporting import WeightsPlace, export
 from cenote.models.model import Model
 from cenote.models.origin import PlanOrigin, SourceOrigin, StreamOrigin, main_file
 from cenote.plans.format import is_plan_file
 from cenote.plans.reader import PlanFile
 from cenote.plans.source import content_of
-from cenote.runtime.threads import resolve_threads
+from cenote.runtime.threads import near_threads, resolve_threads
 from cenote.stages.planned import shared_under
 
 if TYPE_CHECKING:
@@ -41,10 +41,11 @@ _log = logging.getLogger(__name__)
 def load(
     source: str | os.PathLike[str] | bytes | BinaryIO | ModelProto,
     *,
-    threads: int | None = None,
+    threads: Threads | None = None,
     precision: Precision = "fast",
     weights: Weights = "float32",
     tune: Tune = "cached",
+    blocks: Blocks = "usual",
     denormals: Denormals | None = None,
     shapes: Mapping[str, Sequence[int | str | None]] | None = None,
     format: Format | None = None,
@@ -60,7 +61,7 @@ def load(
     source     path of a model or a plan file (`Model.save`), a model's bytes, an open binary file, or an
                `onnx.ModelProto`. Models are ONNX, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders, graphs
                beside their checkpoint (.meta), TensorFlow Lite, Keras (.keras, .h5), folders of `cenote.extract`
-    threads    threads per inference; by default CENOTE_THREADS, or one per physical core
+    threads    threads per inference; by default CENOTE_THREADS, or one per core; "bound": each on a core of its own
     precision  "exact": convolutions without Winograd, whose rounding error is 2 to 3 times a plain sum's, products in
                chains of 32 terms instead of 256, and averages, sums, norms and statistics in float64; "bfloat16":
                operands of convolutions and products, and values between convolutions, are rounded to 8 bits where the
@@ -69,24 +70,23 @@ def load(
                (AMX-FP16), as accurate as plain sums in float32 unless channels of a pixel lie 2^24 apart
     weights    "bfloat16", "float16": linear layers store weights so (rounded by 2^-9, 2^-12; half the time on few rows)
     tune       "full": time algorithms that the cost model finds close, and cache that; "cached": use it; "off": neither
+    blocks     "smaller", "larger": kernels work in blocks of half or twice the usual size
     denormals  "flush": numbers below 1.2e-38, which are slow, may be taken as zero; by default CENOTE_DENORMALS
     shapes     for each input by name an entry per axis: a size fixes a symbolic dimension, "h<=640" bounds it, "h" or
                None leaves it open. Equal names are equal sizes: shapes={"x": ("n<=8", 3, "h<=640", "w<=640")}
     format     "onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras", "layers" or "bat"; else the content's
-    signature  function of a SavedModel (default "serving_default") or of a TensorFlow Lite model (its first)
-    inputs     names of values (TensorFlow's are "scope/node:1") to load the part of the model behind them; by default
-               the inputs that the outputs need; a placeholder like `is_training` is one if it is named
+    signature  function of a SavedModel (default "serving_default") or a TensorFlow Lite model (its first)
+    inputs     names of values ("scope/node:1") to load the part of the model behind them; by default what outputs need
     outputs    names of values to load the part before them; by default the model's outputs
     algorithms {"conv1": "direct", "max_pool": "generic"}: by nodes' names, which win, or operators'; "reference": NumPy
-    operators  functions (or `cenote.OperatorFunction`) that compute nodes of a model, by operator: with
-               {"shop.Frobnicate": f}, f gets a node's inputs as arrays, its attributes by name, and returns an array or
-               a tuple of them. They win over the model's functions, Cenote's operators and those of `cenote.register`
+    operators  functions (or `cenote.OperatorFunction`) that compute nodes, by operator: {"shop.Frobnicate": f}; f gets
+               inputs as arrays, attributes by name, and returns an array or a tuple. They win over all other operators
     extensions algorithms and rewrites of users to switch on (`cenote.register_algorithm`, `cenote.register_rewrite`)
 
-    With bounds for all dimensions (the first axis counts as 1 without) the model is planned for the largest sizes, and
-    its memory taken, at once; a run beyond a bound raises ShapeError. A plan file takes `threads`, `denormals`, bounds
-    and `operators`. Compiled models are cached, but for file objects, ModelProtos and loops: a later load, in any
-    process, compiles nothing and shares the weights (CENOTE_PLAN_CACHE limits the megabytes).
+    With bounds for all dimensions (without, a first axis counts as 1) it is planned for the largest sizes, and memory
+    taken, at once; a run beyond a bound raises ShapeError. A plan file takes threads, denormals, bounds, operators.
+    Compiled models are cached, but for file objects, ModelProtos and loops: a later load, in any process, compiles
+    nothing and shares the weights (CENOTE_PLAN_CACHE limits the megabytes).
 
     Raises MissingFileError, ModelError for an invalid model, UnsupportedError for a valid one that Cenote cannot run
     and for options that differ from a plan file's, OperatorError where a user's function fails, ArgumentError for a bad
@@ -94,9 +94,9 @@ def load(
     algorithm that a node does not have, CapacityError for lack of memory.
     """
     return load_with(source, LoadOptions(threads=threads, precision=precision, weights=weights, tune=tune,
-        denormals=denormals, format=format, signature=signature, inputs=inputs, outputs=outputs, extensions=extensions,
-        shapes={} if shapes is None else shapes, operators={} if operators is None else operators,
-        algorithms={} if algorithms is None else algorithms,
+        blocks=blocks, denormals=denormals, format=format, signature=signature, inputs=inputs, outputs=outputs,
+        extensions=extensions, shapes={} if shapes is None else shapes, operators={} if operators is None else
+        operators, algorithms={} if algorithms is None else algorithms,
     ))  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def load_with(
     source: str | os.PathLike[str] | bytes | BinaryIO | ModelProto, options: LoadOptions = NO_OPTIONS
 ) -> Model:
     """Load a model as `load`, with options as one value, which also holds rewrites. Raises as `load`."""
-    with refusals("loading a model"):
+    with refusals("loading a model"), near_threads(options.threads):
         source = _kept(source)
         if isinstance(source, str | os.PathLike):
             if (plan_file := PlanFile.at(source)) is not None:

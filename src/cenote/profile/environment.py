@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cenote.core.target import allowed_cpus, control_groups, cpu_quota, physical_cores
+from cenote.core.machine.topology import allowed_cpus
+from cenote.core.target import control_groups, cpu_quota, physical_cores
 
 # Columns of /proc/stat: user, nice, system, interrupts; idle and waiting for disks are no work.
 _BUSY = (1, 2, 3, 6, 7)

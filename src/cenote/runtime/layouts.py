@@ -44,6 +44,7 @@ STEP = WordRecord(
 # What the threads of a team share. `sequence`: the job's number, odd while its description (`steps` to `last`, `stop`:
 # the workers are to leave) is written. `generation`: changes when steps are done. `active`: workers that may be reading
 # a step table. `step_at`, `item_at`: where an interrupted run goes on. `log`: where threads note what they do, or 0.
+# `bound`: 1 if each thread has a CPU of its own already.
 # Of a team of several alone: the CPU (plus 1) of the last caller, the CPUs that its workers were given (a bit for each
 # of the 8,192 that Linux can have), and their thread ids.
 CONTROL = WordRecord(
@@ -52,7 +53,7 @@ CONTROL = WordRecord(
     "active",
     "sleeping_workers",
     "sleeping_at_barrier",
-    "threads steps first last scratch scratch_stride spin step_at item_at job stop caller_cpu log",
+    "threads steps first last scratch scratch_stride spin step_at item_at job stop caller_cpu log bound",
     f"cpus*128 thread_ids*{MAXIMUM_THREADS}",
 )
 CPU_WORDS = CONTROL.thread_ids - CONTROL.cpus

@@ -119,10 +119,11 @@ class Program:
                 return
             team.runner = get_ident()
             try:
-                team.reserve_scratch(self.scratch_bytes)
-                instance = self._instance_on(team)
-                with instance.placed():
-                    yield instance, team
+                with team.placed():
+                    team.reserve_scratch(self.scratch_bytes)
+                    instance = self._instance_on(team)
+                    with instance.placed():
+                        yield instance, team
                 team.free_tables()
             finally:
                 team.runner = 0
@@ -134,8 +135,9 @@ class Program:
                 return self._on_one_thread.run(inputs, out)
             team.runner = get_ident()
             try:
-                team.reserve_scratch(self.scratch_bytes)
-                results = self._instance_on(team).run(inputs, out, team)
+                with team.placed():
+                    team.reserve_scratch(self.scratch_bytes)
+                    results = self._instance_on(team).run(inputs, out, team)
                 team.free_tables()
                 return results
             finally:
@@ -179,7 +181,7 @@ class Program:
                 self._free.append(self._new_instance())
             return
         team = threading_runtime.team(self.threads, self.driver)
-        with team.guard.lock:
+        with team.guard.lock, team.placed():
             self._instance_on(team)
             if team.runner:
                 return

@@ -119,10 +119,11 @@ def _in_order(planner: Planner, problem: Problem, order: Sequence[int], below: f
     between = dtype if isinstance(layer.op, ExtremePool) else problem.policy.sum_type or wide_type(dtype)
     passes: list[TilingPlan] = []
     steps = list(_steps(layer.op, x, order))
-    if _least(problem, steps, x, between) >= below:
-        return []
+    bounds = _bounds(problem, steps, x, between)
     try:
-        for step in steps:
+        for number, step in enumerate(steps):
+            if sum(each.cycles for each in passes) + sum(bounds[number:]) >= below:
+                return []
             passes += _pass(planner, problem, step, x, between)
             x = passes[-1].layer.outputs[0]
         if passes:
@@ -134,14 +135,14 @@ def _in_order(planner: Planner, problem: Problem, order: Sequence[int], below: f
     return passes
 
 
-def _least(problem: Problem, steps: Sequence[Op], x: TensorType, between: np.dtype[Any]) -> float:
-    """Return a lower bound of the cycles of passes, each of which reads its input and writes its output once."""
-    cycles = 0
+def _bounds(problem: Problem, steps: Sequence[Op], x: TensorType, between: np.dtype[Any]) -> list[int]:
+    """Return lower bounds of the cycles of passes, each of which reads its input and writes its output once."""
+    bounds = []
     for step in steps:
         layer = pool_layer(step, x, result=between)
-        cycles += replace(problem, layer=layer).least_cycles()
+        bounds.append(replace(problem, layer=layer).least_cycles())
         x = layer.outputs[0]
-    return cycles
+    return bounds
 
 
 def _pass(
@@ -201,7 +202,7 @@ def _along_axes(op: WindowPool, order: Sequence[int]) -> Iterator[WindowPool]:
     axes = [a for a in order if op.window[a] > 1 or stride[a] > 1 or pads[a] != (0, 0)]
     for number, axis in enumerate(axes):
 
-        def only(values: tuple[Any, ...], other: Any, axis: int = axis) -> tuple[Any, ...]:
+        def only(values: tuple[Any, ...], other: object, axis: int = axis) -> tuple[Any, ...]:
             return tuple(value if place == axis else other for place, value in enumerate(values))
 
         single = replace(

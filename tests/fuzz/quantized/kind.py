@@ -18,8 +18,8 @@ import numpy as np
 import cenote
 from cenote.codegen import jit, worker
 from cenote.compiler import schedule
-from cenote.core import cpuid
 from cenote.core.errors import CenoteError
+from cenote.core.machine import cpuid
 from cenote.core.target import PAIRS
 from cenote.frontends.onnx import load_onnx
 from cenote.graph.interpreter import evaluate

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cenote
-from bench.tiling import MACHINES, data, difference, must_be_exact
+from bench.tiling import MACHINES, data, difference, limit_of, must_be_exact
 from bench.tiling_layers import newer_layer, random_layer
 from cenote.core.types import TensorType
 from cenote.ops.base import Box
@@ -42,7 +42,7 @@ def test_random_layers_compute_what_the_operator_does(seed: int, make: Any) -> N
             x = data(plan, seed)
             values, counts = cenote.tiling.simulate(plan, x)
             gap = difference(values, cenote.tiling.reference(plan, x), must_be_exact(plan))
-            assert gap <= {"float16": 1e-3, "bfloat16": 1e-2}.get(plan.layer.dtype.name, 1e-6)
+            assert gap <= limit_of(plan)
             for name in ("cycles", "bytes_in", "bytes_out", "bursts", "tasks"):
                 assert counts[name] == plan.to_dict().get(name), name
 

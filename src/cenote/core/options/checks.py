@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cenote.core.errors import ArgumentError, shown
+from cenote.core.machine.topology import BoundThreads
+from cenote.core.options import BOUND
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,19 @@ class WholeNumber:
                 f"{name}: {shown(given)} is not a whole number from {self.least} to {self.most}"
             )
         return int(given)
+
+
+@dataclass(frozen=True)
+class ThreadCount(WholeNumber):
+    """Checks that a value is a number of threads, or "bound"."""
+
+    def __call__(self, name: str, given: Any) -> Any:
+        if isinstance(given, BoundThreads) or (isinstance(given, str) and given == BOUND):
+            return given
+        try:
+            return super().__call__(name, given)
+        except ArgumentError as error:
+            raise ArgumentError(f"{error}, nor '{BOUND}'") from None
 
 
 @dataclass(frozen=True)

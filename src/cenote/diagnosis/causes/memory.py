@@ -77,7 +77,7 @@ def maps(context: Context) -> Finding | None:
 
 def cache(context: Context) -> Finding | None:
     """Look for steps at the roof of the second or third level of the caches. Nothing is wrong with them but the bytes
-    that they need."""
+    that they need, unless blocks of another size need fewer."""
     steps = context.heavy(
         lambda step: (
             step.bound in ("L2", "L3")
@@ -89,11 +89,14 @@ def cache(context: Context) -> Finding | None:
     if not steps:
         return None
     first = steps[0]
+    other = Treatment(blocks="smaller"), Treatment(blocks="larger")
     return context.finding(
         steps,
         f"{first.title} moves {first.bytes / 1e6:.1f} MB at {at_best(first):.0%} of what {first.bound} gives",
         0.7,
-        "none: the layer does little with each number",
+        f"the layer does little with each number; {other[0]} or {other[1]} may move fewer bytes",
+        None,
+        *other,
     )
 
 

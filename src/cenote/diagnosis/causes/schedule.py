@@ -7,7 +7,7 @@ from cenote.diagnosis.context import Context, certain, refused_for_type
 from cenote.diagnosis.gains import by_pieces, gain, lost_by_pieces
 from cenote.profile.fields import Finding, Treatment
 
-ONE_THREAD = Treatment(threads=1)
+ONE_THREAD, BOUND = Treatment(threads=1), Treatment(threads="bound")
 # Time of the slowest thread, relative to the mean.
 UNEVEN = 1.15
 # Milliseconds: shorter steps are one piece because meetings cost more.
@@ -98,9 +98,10 @@ def barrier(context: Context) -> Finding | None:
         f"{groups} meetings of {profile.threads} threads: {digits(meeting)} ms of waiting and meeting, "
         f"{digits(profile.accounts.kernels)} of computing",
         0.9,
-        str(ONE_THREAD),
+        f"{ONE_THREAD}, or {BOUND}: a core for each thread",
         tried.gain_ms,
         ONE_THREAD,
+        BOUND,
         share=meeting / profile.wall_ms,
     )
 

@@ -14,6 +14,8 @@ Somebody else may want the workers' CPU: then a worker stands still for a time s
 chunk, and the caller, all else done, waits for it beside an idle CPU. So a caller that has waited long at a barrier
 fetches workers that stand still (as their processor time does) to its own CPU, and sleeps on: an idle CPU takes a
 thread that waits on another only now and then. When the caller goes on, workers keep off its CPU again.
+
+Threads that are bound (`threads="bound"`) have a CPU each, and nothing is done about them.
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ def keep_apart(f: Native, control: Words, threads: Int64) -> None:
     if not f.is_linux:
         return
     team, cpus = WordsByName(CONTROL, control), f.array(CPU_WORDS)
+    f.return_if(team.bound.load() > 0)
     here = cpu(f).to(I64)
     noted = here + 1  # 0: none, which a new worker stores
     still = noted.equals(f.load_atomic(team.caller_cpu))
@@ -92,6 +95,7 @@ def give_way(f: Native, control: Words, threads: Int64) -> None:
     if not f.is_linux:
         return
     cpus, own = f.array(CPU_WORDS), f.array(CPU_WORDS)
+    f.return_if(WordsByName(CONTROL, control).bound.load() > 0)
     f.clear(cpus, CPU_WORDS)
     f.clear(own, CPU_WORDS)
     here = cpu(f).to(I64)

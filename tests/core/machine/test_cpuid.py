@@ -7,8 +7,8 @@ import ctypes
 import pytest
 
 from cenote.codegen import llvm
-from cenote.core import cpuid
 from cenote.core.errors import ArgumentError, CapacityError
+from cenote.core.machine import cpuid
 from cenote.core.target import (
     BFLOAT_EXTENSIONS,
     EMULATED,

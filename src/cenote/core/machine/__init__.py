@@ -1,0 +1,1 @@
+"""The processor and its surroundings: features by CPUID, cores and NUMA nodes."""
