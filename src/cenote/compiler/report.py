@@ -44,7 +44,7 @@ class StepDescription:
     name. `origin`: of a user's algorithm, its name, file and line. `not_narrower`: why a layer is not in the narrower
     numbers that `precision` asks for or that a quantised model has, empty where it is, where there are none, and where
     that is the choice of an algorithm (`reason`). `reads`: the steps that make what it reads; -1 is the plan's first
-    input.
+    input. `shares`: the last step before it that reads the same largest constant, -1 for none.
     """
 
     kind: str
@@ -68,6 +68,7 @@ class StepDescription:
     not_narrower: str = ""
     origin: str = ""
     reads: tuple[int, ...] = ()
+    shares: int = -1
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> StepDescription:
@@ -192,7 +193,7 @@ def describe_plan(
     graph = schedule.graph
     values = _Values(graph)
     reads, made_by = flow(graph, origins)
-    steps = tuple(_steps(schedule, program, origins, reads))
+    steps = tuple(_steps(schedule, program, origins, list(zip(reads, _shares(graph, origins), strict=True))))
     return PlanDescription(
         name=graph.name,
         inputs=tuple(values.shown(declared.name) for declared in graph.inputs),
@@ -219,19 +220,23 @@ def describe_plan(
 
 
 def _steps(
-    schedule: Schedule, program: Program, origins: Sequence[StepOrigin], reads: Sequence[tuple[int, ...]]
+    schedule: Schedule,
+    program: Program,
+    origins: Sequence[StepOrigin],
+    flows: Sequence[tuple[tuple[int, ...], int]],
 ) -> Iterator[StepDescription]:
-    """Describe the steps. A program has no graph: `origins` holds the node of each step."""
+    """Describe the steps. A program has no graph: `origins` holds the node of each step. `flows`: what each step reads,
+    and with which one it shares a constant."""
     operators: dict[int, str] = {}  # many nodes share one, and it takes 20 us to print
     values = _Values(schedule.graph)
-    for step, origin, read in zip(program.steps, origins, reads, strict=True):
+    for step, origin, (read, shared) in zip(program.steps, origins, flows, strict=True):
         node = schedule.graph.nodes[origin.node]
         output = values.shown(node.outputs[0])
         if id(node.op) not in operators:
             operators[id(node.op)] = str(node.op)
         title, shown, algorithm = node.title, operators[id(node.op)], origin.algorithm
         reason = schedule.reasons[origin.node] if schedule.reasons else ""
-        said: dict[str, Any] = {"reads": read}
+        said: dict[str, Any] = {"reads": read, "shares": shared}
         if origin.kind is StepKind.HALO:
             title, shown, algorithm, output = "", "", step.label, ""
         elif origin.kind is StepKind.CHECK:
@@ -245,6 +250,26 @@ def _steps(
         if isinstance(step, KernelStep):
             said |= _of_kernel(step, origin, schedule.lowerings[origin.node])
         yield StepDescription(origin.kind, title, shown, algorithm, output, **said)
+
+
+def _shares(graph: Graph, origins: Sequence[StepOrigin]) -> list[int]:
+    """Return, for each step, the last one before it that reads its node's largest constant; -1 for none."""
+    made = {declared.name for declared in graph.inputs} | {
+        name for node in graph.nodes for name in node.outputs
+    }
+    last: dict[str, int] = {}
+    found = []
+    for number, origin in enumerate(origins):
+        if origin.kind is not StepKind.KERNEL:
+            found.append(-1)
+            continue
+        names = {name for name in graph.nodes[origin.node].inputs if name and name not in made}
+        sizes = {name: plain(kind.nbytes) for name in names if (kind := graph.type_of(name)) is not None}
+        largest = max(sizes, key=lambda name: sizes[name], default="")
+        found.append(last.get(largest, -1))
+        if largest:
+            last[largest] = number
+    return found
 
 
 def _of_kernel(step: KernelStep, origin: StepOrigin, option: Lowering | None) -> dict[str, Any]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
+import cenote
 from cenote.compiler.report import StepDescription
 from cenote.profile.metrics.step_metrics import UNKNOWN, LevelBytes, StepMetrics, levels_of, step_metrics
 from cenote.profile.roofs import BandwidthRoof, ComputeRoof, Measured, Roofs
@@ -73,6 +77,32 @@ def test_a_step_bound_by_latency() -> None:
     assert found.compute == pytest.approx(0.01)
     assert found.pipeline is not None
     assert found.pipeline < 0.02
+
+
+def test_constants_that_a_step_before_has_read_are_near() -> None:
+    """The second step reads the 200 KB that the first one has just read; the third has its own, of the call before."""
+    own, again = step(read=200 * KB), replace(step(read=200 * KB), shares=0)
+    far = step(read=200 * KB, written=40 * MB)
+    found = levels_of([own, again, far], ROOFS.rooms(1))
+    assert found[1] == (LevelBytes("L2", 200 * KB),)
+    assert found[0] == (LevelBytes("memory", 200 * KB),)
+    assert [each.level for each in found[2]] == ["memory"]
+
+
+def test_a_plan_says_which_steps_share_constants() -> None:
+    """A chain of products by one matrix, of which each also reads a vector of its own."""
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.random((64, 64), np.float32), "v": rng.random((64, 64), np.float32)}
+    names = [("x", "w", "a"), ("a", "w", "b"), ("b", "v", "c"), ("c", "w", "y")]
+    nodes = [helper.make_node("MatMul", [x, w], [y]) for x, w, y in names]
+    ends = [helper.make_tensor_value_info(name, 1, (300, 64)) for name in "xy"]
+    tensors = [numpy_helper.from_array(w, n) for n, w in weights.items()]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    steps = cenote.load(model, threads=1).plan.describe().steps
+    numbers = [number for number, each in enumerate(steps) if each.op.startswith("matmul")]
+    places = {number: place for place, number in enumerate(numbers)}
+    assert [places.get(steps[number].shares, -1) for number in numbers] == [-1, 0, -1, 1]
 
 
 def test_threads_share_the_work() -> None:

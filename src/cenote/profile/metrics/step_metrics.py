@@ -3,8 +3,9 @@ was measured, the step's work and the machine's roofs.
 
 Where a byte comes from is told by what is touched between two uses of it (the reuse distance of R. Mattson et al.,
 "Evaluation techniques for storage hierarchies", IBM Systems Journal 1970): a value that a step reads was written by an
-earlier one, constants were read in the call before, and the nearest cache with room for all bytes between has it. What
-a kernel reads again within a step is not counted: a good kernel has it in the nearest cache.
+earlier one, constants were read in the call before or by another step of this one, and the nearest cache with room for
+all bytes between has it. What a kernel reads again within a step is not counted: a good kernel has it in the nearest
+cache.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def _uses(steps: Sequence[StepDescription], index: int, before: Sequence[int]) -
         part = min(rest, steps[source].written_bytes)
         rest -= part
         yield part, before[index] - before[source + 1] + steps[source].written_bytes
-    yield rest, before[-1]  # constants and inputs: since the call before
+    # Constants and inputs: since the call before, or since another step with the same constants.
+    yield rest, before[index] - before[step.shares] if 0 <= step.shares < index else before[-1]
     yield step.written_bytes, step.read_bytes + step.written_bytes
 
 
