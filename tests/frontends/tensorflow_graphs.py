@@ -65,6 +65,26 @@ def _dilated(x: Any) -> Any:
     return [whole, tf.batch_to_space(alone, block, [[0, 1], [0, 1]])]
 
 
+def _blocks(x: Any) -> Any:
+    """Blocks of pictures along the batch that are no dilated convolution: by themselves, around a pool, around two
+    convolutions, read twice, and cropped by more than was padded."""
+    pads, block = [[1, 1], [0, 2]], [2, 3]
+    spread = tf.space_to_batch(x, block, pads)
+    pooled = tf.nn.avg_pool2d(spread, 2, 1, "VALID")
+    twice = tf.nn.conv2d(spread, _normal(2, 2, 3, 4), 1, "SAME")
+    twice = tf.nn.relu(tf.nn.conv2d(twice, _normal(1, 1, 4, 2), 1, "SAME"))
+    strided = tf.nn.conv2d(tf.space_to_batch(x, [2, 2], [[0, 0], [0, 0]]), _normal(2, 2, 3, 4), 2, "VALID")
+    return [
+        spread,
+        tf.batch_to_space(pooled, block, [[1, 0], [0, 1]]),
+        tf.batch_to_space(twice, block, pads),
+        tf.batch_to_space(spread + tf.square(spread), block, [[2, 2], [1, 3]]),
+        tf.batch_to_space(strided, [2, 2], [[0, 0], [0, 1]]),
+        tf.batch_to_space(tf.tile(x, [2, 1, 1, 1]), [4], [[1, 2]]),
+        tf.space_to_batch(x, [2, 5], [[0, 0], [0, 0]]) * 2.0,
+    ]
+
+
 def _dilated_open(x: Any) -> Any:
     """The graph computes the paddings from the size of the picture."""
     return [
@@ -315,6 +335,8 @@ GRAPHS: dict[str, Callable[[Any], Built]] = {
     "conv_same_odd": _on_map(_convolutions, 2, 7, 10, 3),
     "conv_transposed": _on_map(_transposed, 2, 7, 9, 3),
     "conv_dilated": _on_map(_dilated, 2, 8, 10, 3),
+    "blocks": _on_map(_blocks, 2, 8, 10, 3),
+    "blocks_open": _on_map(_blocks, 2, 8, 10, 3, unknown=3),
     "conv_dilated_open": _on_map(_dilated_open, 2, 9, 12, 3, unknown=3),
     "lists": _on_map(_lists, 3, 4),
     "max_pool_places": _on_map(_places, 2, 9, 11, 3, unknown=3),

@@ -309,7 +309,28 @@ def _sparse(x: Any) -> Any:
 
 _PICTURE = [[1, 9, 9, 3]]
 _MAP = [[1, 5, 6, 4]]
+
+
+def _blocks(x: Any) -> Any:
+    """Blocks of pictures along the batch that are no dilated convolution. The first value between is read by another
+    operator, too."""
+    spread = tf.space_to_batch(x, [2, 2], [[1, 1], [0, 2]])
+    pooled = tf.nn.avg_pool2d(spread, 2, 1, "VALID")
+    kernel = tf.constant(np.random.default_rng(8).standard_normal((2, 2, 3, 4)).astype(np.float32) / 3)
+    convolved = tf.nn.conv2d(spread, kernel, 1, "SAME")
+    again = tf.nn.max_pool2d(tf.nn.relu(convolved), 2, 2, "SAME")
+    return [
+        spread,
+        tf.batch_to_space(pooled, [2, 2], [[1, 0], [0, 1]]),
+        tf.batch_to_space(again, [2, 2], [[0, 0], [1, 0]]),
+        tf.batch_to_space(tf.nn.conv2d(spread, kernel, 1, "VALID"), [2, 2], [[0, 0], [0, 0]]),
+        convolved,
+    ]
+
+
 LITE: dict[str, tuple[Any, Any, str]] = {
+    "lite_blocks": (_blocks, [(2, 8, 10, 3)], ""),
+    "lite_blocks_int8": (_blocks, [(2, 8, 10, 3)], "int8"),
     "lite_half": (_net, _PICTURE, "half"),
     "lite_sparse": (_sparse, _MAP, "sparse"),
     "lite_int8": (_net, _PICTURE, "int8"),

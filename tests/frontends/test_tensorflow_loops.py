@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,10 +54,10 @@ def doubled(rounds: str, more: str = "") -> str:
     )
 
 
-def loaded(text: str, folder: Path) -> cenote.Model:
+def loaded(text: str, folder: Path, **options: Any) -> cenote.Model:
     file = folder / "loop.pbtxt"
     file.write_text(text)
-    return cenote.load(file, threads=1, outputs=["y", "rounds"])
+    return cenote.load(file, threads=1, outputs=["y", "rounds"], **options)
 
 
 def test_a_loop_of_known_rounds_is_unrolled(tmp_path: Path) -> None:
@@ -69,6 +70,23 @@ def test_a_loop_of_known_rounds_is_unrolled(tmp_path: Path) -> None:
 def test_no_round(tmp_path: Path) -> None:
     answers = loaded(doubled("zero"), tmp_path).run({"x": np.float32([7])})
     assert (answers["y"], answers["rounds"]) == (7, 0)
+
+
+def test_rounds_that_follow_from_sizes_are_known_once_these_are(tmp_path: Path) -> None:
+    """As many rounds as x has elements, along both of two axes and after operations on it."""
+    size = node("square", "Mul", "x", "x", type="DT_FLOAT") + node("size", "Size", "square", type="DT_FLOAT")
+    wanted = r"give all of them: shapes=\{'x': \(1,100\)\} or --bounds x=1,100"
+    with pytest.raises(cenote.UnsupportedError, match=wanted):
+        loaded(doubled("size", size), tmp_path)
+    with pytest.raises(cenote.UnsupportedError, match="give all of them"):
+        loaded(doubled("size", size), tmp_path, shapes={"x": (2, "n")})
+    model = loaded(doubled("size", size), tmp_path, shapes={"x": (2, 2)})
+    x = np.float32([[1, -2], [3, 0.5]])
+    answers = model.run({"x": x})
+    assert np.array_equal(answers["y"], 16 * x)
+    assert answers["rounds"] == 4
+    with pytest.raises(cenote.InputError, match=r"takes x: float32\[2,2\]"):
+        model.run({"x": x[:1]})
 
 
 def test_other_loops_are_refused(tmp_path: Path) -> None:

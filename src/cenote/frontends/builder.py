@@ -67,9 +67,15 @@ def trimmed(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class GraphBuilder:
-    """A graph under construction. Values are named by strings; "" is an absent one."""
+    """A graph under construction. Values are named by strings; "" is an absent one.
 
-    def __init__(self) -> None:
+    `sizes`: for inputs by name, an entry per axis, of which whole numbers fix a size that is open in the file. What
+    follows from such sizes alone is computed now, so that a loop may have a known number of rounds.
+    """
+
+    def __init__(self, sizes: Mapping[str, Sequence[object]] | None = None) -> None:
+        self.sizes = sizes or {}
+        self._types: dict[str, TensorType] = {}  # of values that follow from fixed sizes
         self.inputs: list[Declared] = []
         self.constants: dict[str, Array] = {}
         self.nodes: list[Node] = []
@@ -90,6 +96,14 @@ class GraphBuilder:
     def input(self, name: str, dtype: np.dtype[Any], shape: Sequence[Dimension] | None) -> str:
         """Add an input of the graph; return its name."""
         name = self.name(name)
+        fixed = tuple(self.sizes.get(name, ()))
+        if fixed and (shape is None or len(shape) == len(fixed)):
+            shape = [
+                size if isinstance(size, int) and not isinstance(open_size, int) else open_size
+                for size, open_size in zip(fixed, shape or (None,) * len(fixed), strict=True)
+            ]
+            if all(isinstance(size, int) for size in shape):
+                self._types[name] = TensorType(dtype, tuple(int(size) for size in shape if size is not None))
         self.inputs.append(Declared(name, dtype, None if shape is None else tuple(shape)))
         return name
 
@@ -185,6 +199,8 @@ class GraphBuilder:
         operands = trimmed(inputs)
         made = tuple(self.name(name or f"{self.label or op.name}/{op.name}") for name in names)
         folded = self._fold(op, operands)
+        if folded is None and self._types:
+            folded = self._inferred(op, operands, made)
         if folded is not None:
             self.constants.update(zip(made, folded, strict=False))
         else:
@@ -202,6 +218,23 @@ class GraphBuilder:
         if sum(math.prod(kind.shape) for kind in types) > _FOLDED:
             return None
         return op.reference(*arrays)
+
+    def _inferred(self, op: Op, inputs: Sequence[str], made: Sequence[str]) -> Sequence[Array] | None:
+        """Note the types of results that follow from fixed sizes; return the results where these alone say them."""
+        known: list[TensorType | None] = []
+        for value in inputs:
+            content = self.constants.get(value)
+            kind = self._types.get(value) if content is None else TensorType.known(content)
+            if value and kind is None:
+                return None
+            known.append(kind)
+        try:
+            types = op.infer(*known)
+        except CenoteError:
+            return None  # the load says so
+        self._types.update(zip(made, types, strict=False))
+        values = [kind.value for kind in types if kind.value is not None]
+        return values if len(values) == len(types) else None
 
     def graph(self, outputs: Mapping[str, str], name: str) -> Graph:
         """Return the finished graph; `outputs` has the value of each output, by the output's name."""

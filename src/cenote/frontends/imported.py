@@ -11,10 +11,12 @@ from cenote.graph.graph import Graph
 
 @dataclass(frozen=True)
 class Ends:
-    """Names of values that are to be a model's inputs and outputs; None for those of its file."""
+    """Names of values that are to be a model's inputs and outputs; None for those of its file. `sizes`: of inputs, as
+    `GraphBuilder` takes them."""
 
     inputs: Sequence[str] | None = None
     outputs: Sequence[str] | None = None
+    sizes: Mapping[str, Sequence[object]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return (self.inputs, self.outputs) != (None, None)

@@ -26,11 +26,27 @@ def unrolled(
         holds = condition(state)
         decided = builder.known(holds) if isinstance(holds, str) else None
         if decided is None or decided.size != 1:
-            raise UnsupportedError("a loop whose condition is computed when the model runs is not supported")
+            raise UnsupportedError(
+                "a loop whose condition is computed when the model runs is not supported"
+                + _sizes_wanted(builder)
+            )
         if not bool(decided.reshape(())):
             return state
         state = body(state)
     raise UnsupportedError(f"a loop of more than {MOST_ROUNDS:,} rounds is not supported")
+
+
+def _sizes_wanted(builder: GraphBuilder) -> str:
+    """Return what to do where the rounds follow from the sizes of inputs that are open."""
+    for declared in builder.inputs:
+        if declared.shape is None or not all(isinstance(size, int) for size in declared.shape):
+            shape = [1, None] if declared.shape is None else [1, *declared.shape[1:]]
+            sizes = ",".join(str(size) if isinstance(size, int) else "100" for size in shape)
+            return (
+                f"; where it follows from the inputs' sizes, give all of them: shapes={{'{declared.name}': ({sizes})}}"
+                f" or --bounds {declared.name}={sizes}"
+            )
+    return ""
 
 
 def floor_division(builder: GraphBuilder, x: str, y: str, floats: bool, name: str) -> str:
@@ -122,3 +138,60 @@ def gathered(builder: GraphBuilder, x: str, indices: str, axis: int, batch_dims:
     last = builder.integers([-1])
     places = builder.cast(builder.add("Unsqueeze", indices, last), np.dtype(np.int64))
     return builder.add("GatherND", x, places, name=name, batch_dims=batch_dims)
+
+
+# ---- blocks of pictures along the batch ------------------------------------------------------------------------------
+
+
+def blocks_to_batch(builder: GraphBuilder, x: str, block: Sequence[int], pads: str, name: str = "") -> str:
+    """Pad x (N, *spatial, ...) and put each of the block's positions of the spatial axes into a picture of its own:
+    TensorFlow's SpaceToBatchND. `pads`: the value of (begin, end) per axis. The block must divide the padded
+    extents."""
+    count, cells = len(block), int(np.prod(block))
+    flat = builder.add(
+        "Reshape", builder.add("Transpose", _whole(builder, pads), perm=(1, 0)), builder.integers([-1])
+    )
+    axes = builder.integers([*range(1, count + 1)])
+    padded = builder.add("Pad", x, flat, "", axes)
+    pictures, extents, rest = _shape_parts(builder, padded, count)
+    sizes, size_of_rest = builder.integers(block), builder.add("ReduceProd", rest, keepdims=1)
+    cut = builder.add("Div", extents, sizes)
+    pairs = builder.add("Reshape", stacked(builder, (cut, sizes), 1, ""), builder.integers([-1]))
+    apart = builder.add("Reshape", padded, builder.add("Concat", pictures, pairs, size_of_rest, axis=0))
+    order = (*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2), 2 * count + 1)
+    turned = builder.add("Transpose", apart, perm=order)
+    many = builder.add("Mul", pictures, builder.integers([cells]))
+    return builder.add("Reshape", turned, builder.add("Concat", many, cut, rest, axis=0), name=name)
+
+
+def batch_to_blocks(builder: GraphBuilder, x: str, block: Sequence[int], crops: str, name: str = "") -> str:
+    """Put the pictures of x (N, *spatial, ...) back into the block's positions of the spatial axes, and crop:
+    TensorFlow's BatchToSpaceND, the reverse of `blocks_to_batch`. The block must divide N."""
+    count, cells = len(block), int(np.prod(block))
+    many, extents, rest = _shape_parts(builder, x, count)
+    sizes, size_of_rest = builder.integers(block), builder.add("ReduceProd", rest, keepdims=1)
+    pictures = builder.add("Div", many, builder.integers([cells]))
+    apart = builder.add("Reshape", x, builder.add("Concat", sizes, pictures, extents, size_of_rest, axis=0))
+    order = (count, *(axis for each in range(count) for axis in (count + 1 + each, each)), 2 * count + 1)
+    whole = builder.add("Mul", extents, sizes)
+    joined = builder.add(
+        "Reshape",
+        builder.add("Transpose", apart, perm=order),
+        builder.add("Concat", pictures, whole, rest, axis=0),
+    )
+    begin, end = unstacked(builder, _whole(builder, crops), 1, ("", ""))
+    axes = builder.integers([*range(1, count + 1)])
+    return builder.add("Slice", joined, begin, builder.add("Sub", whole, end), axes, name=name)
+
+
+def _whole(builder: GraphBuilder, value: str) -> str:
+    return builder.cast(value, np.dtype(np.int64))
+
+
+def _shape_parts(builder: GraphBuilder, x: str, count: int) -> tuple[str, str, str]:
+    """Return the first extent, the `count` after it, and the others, as vectors."""
+    return (
+        builder.add("Shape", x, start=0, end=1),
+        builder.add("Shape", x, start=1, end=1 + count),
+        builder.add("Shape", x, start=1 + count),
+    )

@@ -32,7 +32,7 @@ def read(source: Any, options: LoadOptions) -> ImportedModel:
     Raises as `frontends.formats.import_model`, ArgumentError for an unknown name and where the outputs need inputs that
     are not named, UnsupportedError for an input whose type cannot be inferred.
     """
-    ends = Ends(options.inputs, options.outputs)
+    ends = Ends(options.inputs, options.outputs, options.shapes)
     operators = UserOperators(options.user_operators)
     imported = import_model(source, options.format, options.signature, ends=ends, operators=operators)
     if options.operators and not operators.consulted:

@@ -16,6 +16,7 @@ from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, Dimension
 from cenote.frontends.builder import GraphBuilder, decoded
 from cenote.frontends.channels_last import ChannelsLast, SlidingWindow
+from cenote.frontends.pieces import blocks_to_batch
 from cenote.frontends.tensorflow.branches import Branches, Sides, around
 from cenote.frontends.tensorflow.custom import decode_of
 from cenote.frontends.tensorflow.messages import Contents
@@ -84,6 +85,14 @@ _WAITING = words(
 )
 
 
+def _waits(site: NodeSite) -> bool:
+    """Return whether an operation on what SpaceToBatchND makes may be part of a dilated convolution."""
+    if site.op in ("Add", "AddV2", "Mul"):
+        content = site.known(1) if isinstance(site.inputs[1], str) else None
+        return content is not None and content.squeeze().ndim <= 1
+    return site.op in _WAITING
+
+
 @dataclass
 class NodeSite(Site):
     """A node with its inputs imported: the input of a decoder."""
@@ -112,10 +121,7 @@ class NodeSite(Site):
             raise ModelError(f"input {index} is missing")
         value = self.inputs[index]
         if isinstance(value, SpaceToBatchNode):
-            raise UnsupportedError(
-                f"input {index} comes from SpaceToBatchND; only convolutions, biases and activations before a "
-                "BatchToSpaceND are supported"
-            )
+            return self.importer.in_batch(value)
         if isinstance(value, Noise):
             raise UnsupportedError(
                 f"input {index} is made of random numbers; save the model for inference (training=False)"
@@ -231,8 +237,9 @@ class TensorFlowImporter:
         contents: Contents,
         functions: Mapping[str, Any],
         variable: Callable[[VariableHandle], Array | None] | None = None,
+        sizes: Mapping[str, Sequence[object]] | None = None,
     ) -> None:
-        self.operators, self.builder = operators, GraphBuilder()
+        self.operators, self.builder = operators, GraphBuilder(sizes)
         self.contents, self.functions, self.variable = contents, functions, variable
         # Names of inputs outside of the graph, by their nodes.
         self.input_names: Mapping[str, str] = {}
@@ -328,18 +335,21 @@ class TensorFlowImporter:
             decode = decode_of(site, decode)
         assert decode is not None, "operations on noise have a decoder"
         spread = site.inputs[0] if site.inputs else None
-        if isinstance(spread, SpaceToBatchNode) and site.op in _WAITING:
-            if site.op in ("Add", "AddV2", "Mul"):
-                content = site.known(1)
-                if content is None or content.squeeze().ndim > 1:
-                    raise UnsupportedError(
-                        "only a number per channel can be added or multiplied before a BatchToSpaceND"
-                    )
+        if isinstance(spread, SpaceToBatchNode) and _waits(site):
             return (replace(spread, waiting=(*spread.waiting, site)),)
         outputs = decoded(decode, site)
         if isinstance(outputs, Value):
             return (outputs,)
         return tuple(outputs)
+
+    def in_batch(self, spread: SpaceToBatchNode) -> str:
+        """Return the pictures of a block's positions, with the operations on them that have waited for a
+        BatchToSpaceND which is not there, or not around a convolution."""
+        value: Value = blocks_to_batch(self.builder, spread.value, spread.block, spread.pads)
+        for each in spread.waiting:
+            value = replace(each, inputs=[value, *each.inputs[1:]]).decoded()[0]
+        assert isinstance(value, str)
+        return value
 
     def call(
         self, site: NodeSite, name: str, inputs: Sequence[Value], branch: Sides = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import tensorflow_common as common
 from cenote.frontends.channels_last import SlidingWindow, pads_less_crops
+from cenote.frontends.pieces import batch_to_blocks
 from cenote.frontends.tensorflow.nodes import Decode, NodeSite, SpaceToBatchNode, Value
 
 # As many groups as the channels of x and of the weights imply.
@@ -132,23 +134,21 @@ def _space_to_batch(site: NodeSite) -> Value:
 
 
 def _batch_to_space(site: NodeSite) -> str:
-    """Decode the end of a dilated convolution: one (VALID, strides 1) between SpaceToBatchND and this, dilated by the
-    block."""
-    spread = site.inputs[0] if site.inputs else ""
-    if (
-        not isinstance(spread, SpaceToBatchNode)
-        or len(spread.block) not in (1, 2)
-        or site.numbers(1, "the block") != spread.block
-    ):
-        raise UnsupportedError(
-            "only BatchToSpaceND after SpaceToBatchND with the same block of one or two axes is supported"
-        )
+    """Decode BatchToSpaceND: the end of a dilated convolution, where one (VALID, strides 1) stands between
+    SpaceToBatchND and this, dilated by the block; else as it is."""
+    spread, block = site.inputs[0] if site.inputs else "", site.numbers(1, "the block")
+    if isinstance(spread, SpaceToBatchNode) and len(block) in (1, 2) and block == spread.block:
+        with suppress(UnsupportedError):
+            return _dilated(spread, site)
+    return batch_to_blocks(site.builder, site.x(0), block, site.stored(2), site.name)
+
+
+def _dilated(spread: SpaceToBatchNode, site: NodeSite) -> str:
+    """Return the operations between, on the whole picture. UnsupportedError where they are no dilated convolution."""
     convolutions = [each for each in spread.waiting if each.op in ("Conv2D", "DepthwiseConv2dNative")]
     before = [each.op for each in spread.waiting if each.op != "ExpandDims"][:1]
     if len(convolutions) != 1 or before != [convolutions[0].op]:
-        raise UnsupportedError(
-            "exactly one convolution must stand between SpaceToBatchND and BatchToSpaceND, and first"
-        )
+        raise UnsupportedError("no convolution, or several, between SpaceToBatchND and BatchToSpaceND")
     left = pads_less_crops(site.builder, spread.pads, site.stored(2), spread.block)
     window = _window(convolutions[0]).dilated(spread.block, left)
     value: Value = spread.value

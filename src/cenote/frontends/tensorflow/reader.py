@@ -14,7 +14,13 @@ from cenote.frontends.imported import Ends, ImportedModel
 from cenote.frontends.tensorflow.checkpoint import Checkpoint
 from cenote.frontends.tensorflow.feeds import tensor_named, type_of
 from cenote.frontends.tensorflow.messages import Contents, parse, parse_text
-from cenote.frontends.tensorflow.nodes import Dead, TensorFlowImporter, Value, VariableHandle
+from cenote.frontends.tensorflow.nodes import (
+    Dead,
+    SpaceToBatchNode,
+    TensorFlowImporter,
+    Value,
+    VariableHandle,
+)
 from cenote.frontends.tensorflow.operators import OPERATORS
 from cenote.frontends.tensorflow.scope import TensorFlowScope, is_pivot
 from cenote.frontends.tensorflow_common import words
@@ -155,7 +161,7 @@ def _imported(
     functions = {function.signature.name: function for function in graph.library.function}
     nodes = _by_name(graph.node)
     importer = TensorFlowImporter(
-        OPERATORS, contents, functions, _values(graph.node, functions, contents, checkpoint)
+        OPERATORS, contents, functions, _values(graph.node, functions, contents, checkpoint), ends.sizes
     )
     importer.problems, importer.user_operators = problems, operators or UserOperators({})
     importer.input_names = {name.split(":")[0]: key for name, key in inputs.items()}
@@ -206,10 +212,11 @@ def _tensor(importer: TensorFlowImporter, scope: TensorFlowScope[Value], referen
         )
     if isinstance(value, VariableHandle):
         value = importer.read(value)
+    if isinstance(value, SpaceToBatchNode):
+        value = importer.in_batch(value)
     if not isinstance(value, str):
         raise UnsupportedError(
-            f"output '{name}' is no tensor that is ready: what SpaceToBatchND makes is supported only around a "
-            "convolution, random numbers only in dropout"
+            f"output '{name}' is no tensor that is ready: random numbers are supported only in dropout"
         )
     return value
 

@@ -4,6 +4,7 @@ convolution."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,10 @@ import numpy as np
 
 from cenote.core.errors import UnsupportedError
 from cenote.frontends.channels_last import pads_less_crops
+from cenote.frontends.pieces import batch_to_blocks, blocks_to_batch
 
 if TYPE_CHECKING:
+    from cenote.frontends.tflite.importer import TfliteImporter
     from cenote.frontends.tflite.site import Decode, OperatorSite
 
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
@@ -33,29 +36,44 @@ class SpaceToBatchTensor:
 
 def spread_of(site: OperatorSite) -> SpaceToBatchTensor:
     """Decode SPACE_TO_BATCH_ND."""
-    block = site.numbers(1, "the block")
-    if len(block) not in (1, 2):
-        raise UnsupportedError(f"a block of {len(block)} axes is not supported")
-    return SpaceToBatchTensor(site.tensor_number(0), block, site.stored(2))
+    return SpaceToBatchTensor(site.tensor_number(0), site.numbers(1, "the block"), site.stored(2))
 
 
-def waits(spread: SpaceToBatchTensor, site: OperatorSite) -> SpaceToBatchTensor:
-    """Add an operator to those that wait for BATCH_TO_SPACE_ND."""
-    if site.op not in WAITING:
-        raise UnsupportedError(f"{site.op} between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND is not supported")
+def waits(site: OperatorSite) -> bool:
+    """Return whether an operator on what SPACE_TO_BATCH_ND makes may be part of a dilated convolution."""
     if site.op in ("ADD", "MUL"):
         content = site.importer.constant(site.tensor_number(1))
-        if content is None or np.squeeze(content).ndim > 1:
-            raise UnsupportedError(f"{site.op} of more than a number per channel after SPACE_TO_BATCH_ND")
-    return replace(spread, waiting=(*spread.waiting, site))
+        return content is not None and np.squeeze(content).ndim <= 1
+    return site.op in WAITING
 
 
-def gathered(spread: SpaceToBatchTensor, site: OperatorSite, operators: Mapping[str, Decode]) -> str:
-    """Decode BATCH_TO_SPACE_ND: the operators between, with the convolution dilated by the block."""
-    if site.numbers(1, "the block") != spread.block:
-        raise UnsupportedError(
-            "a BATCH_TO_SPACE_ND with another block than SPACE_TO_BATCH_ND is not supported"
-        )
+def in_batch(spread: SpaceToBatchTensor, importer: TfliteImporter, operators: Mapping[str, Decode]) -> str:
+    """Return the pictures of a block's positions, with the operators on them that have waited for a BATCH_TO_SPACE_ND
+    which is not there, or not around a convolution."""
+    value = blocks_to_batch(importer.builder, importer.real(spread.tensor), spread.block, spread.pads)
+    for each in spread.waiting:
+        again = replace(each, first=value)
+        results = operators[each.op](again)
+        made = results if isinstance(results, str) else results[0]
+        if each is not spread.waiting[-1]:
+            made = importer.passed(each.outputs[0], made, f"{each.name}/stored")
+        value = made
+    return value
+
+
+def gathered(spread: SpaceToBatchTensor | None, site: OperatorSite, operators: Mapping[str, Decode]) -> str:
+    """Decode BATCH_TO_SPACE_ND: the end of a dilated convolution, where one stands between SPACE_TO_BATCH_ND and this;
+    else as it is."""
+    block = site.numbers(1, "the block")
+    if spread is not None and len(block) in (1, 2) and block == spread.block:
+        with suppress(UnsupportedError):
+            return _dilated(spread, site, operators)
+    return batch_to_blocks(site.builder, site.x(), block, site.stored(2), site.name)
+
+
+def _dilated(spread: SpaceToBatchTensor, site: OperatorSite, operators: Mapping[str, Decode]) -> str:
+    """Return the operators between, on the whole picture, with the convolution dilated by the block. UnsupportedError
+    where they are no dilated convolution."""
     convolutions = [each for each in spread.waiting if each.op in _CONVOLUTIONS]
     if len(convolutions) != 1:
         raise UnsupportedError(
@@ -64,14 +82,13 @@ def gathered(spread: SpaceToBatchTensor, site: OperatorSite, operators: Mapping[
     own = convolutions[0]
     left = pads_less_crops(site.builder, spread.pads, site.stored(2), spread.block)
     window = own.windowed().dilated(spread.block, left)
+    # The tensors between are in phases, and are not set: anything else may read them.
     importer, value = site.importer, site.importer.real(spread.tensor)
     for each in spread.waiting:
         # The tensor of the name itself is in phases.
         name = f"{each.name}/whole"
         again = replace(each, name=name, first=value, window=window if each is own else None)
-        value = _decoded(again, operators)
-        importer.give(each.outputs[0], value, name)
-        value = importer.real(each.outputs[0])
+        value = importer.passed(each.outputs[0], _decoded(again, operators), name)
     return value
 
 

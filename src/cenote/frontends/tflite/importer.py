@@ -86,8 +86,10 @@ class TfliteImporter:
         self.reals: dict[int, str] = {}
         # The computed ones among them: the tensors, by the value.
         self.dequantized: dict[str, int] = {}
-        # Tensors that wait for BATCH_TO_SPACE_ND, see `dilation`.
+        # Tensors that wait for BATCH_TO_SPACE_ND, see `dilation`; the function from one to its value where it is read
+        # by anything else.
         self.spreads: dict[int, Any] = {}
+        self.in_batch: Callable[[Any], str] | None = None
         # Collects problems, if given, instead of an error.
         self.problems: list[str] | None = None
         # Those of the user.
@@ -138,6 +140,8 @@ class TfliteImporter:
 
     def stored(self, number: int) -> str:
         """Return the value of a tensor in its stored form."""
+        if number in self.spreads and number not in self.made and self.in_batch is not None:
+            self.give(number, self.in_batch(self.spreads[number]))
         if number not in self.made:
             content = self.constant(number)
             if content is None:
@@ -233,3 +237,13 @@ class TfliteImporter:
             scale, point = self._parameters(tensor)
             value = self.builder.add("QuantizeLinear", value, scale, point, name=name or tensor.name)
         self.made[number] = value
+
+    def passed(self, number: int, value: str, name: str) -> str:
+        """Return the numbers that a tensor would represent of a computed value, rounded where it is quantised, without
+        setting the tensor."""
+        tensor = self.tensor(number)
+        if not tensor.is_rounded:
+            return value
+        scale, point = self._parameters(tensor)
+        stored = self.builder.add("QuantizeLinear", value, scale, point, name=name)
+        return self._dequantized(stored, tensor, f"{name}/real")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from cenote.frontends.imported import ImportedModel
 from cenote.frontends.tensorflow_common import MOST_NODES
 from cenote.frontends.tflite import schema
 from cenote.frontends.tflite.custom import decode_of
-from cenote.frontends.tflite.dilation import gathered, spread_of, waits
+from cenote.frontends.tflite.dilation import gathered, in_batch, spread_of, waits
 from cenote.frontends.tflite.flatbuffer import FlatTable, root
 from cenote.frontends.tflite.importer import Quantization, Tensor, TfliteImporter
 from cenote.frontends.tflite.operators import OPERATORS
@@ -83,7 +84,8 @@ class _File:
         if index not in self.importers:
             tables = self.subgraph(index).tables("tensors", schema.TENSOR)
             tensors = [_tensor(each, self.buffers) for each in tables]
-            self.importers[index] = TfliteImporter(self.model.buffer, tensors, self.call, self.builder)
+            made = self.importers[index] = TfliteImporter(self.model.buffer, tensors, self.call, self.builder)
+            made.in_batch = lambda spread: in_batch(spread, made, OPERATORS)
         return self.importers[index]
 
     def add_operators(self, index: int) -> None:
@@ -216,10 +218,8 @@ def _decoded(site: OperatorSite) -> str | Sequence[str]:
         spreads[site.outputs[0]] = spread_of(site)
         return ()
     if site.op == "BATCH_TO_SPACE_ND":
-        if spread is None:
-            raise UnsupportedError("BATCH_TO_SPACE_ND without SPACE_TO_BATCH_ND is not supported")
         return gathered(spread, site, OPERATORS)
-    if spread is not None:
-        spreads[site.outputs[0]] = waits(spread, site)
+    if spread is not None and waits(site):
+        spreads[site.outputs[0]] = replace(spread, waiting=(*spread.waiting, site))
         return ()
     return decode_of(site)(site)
