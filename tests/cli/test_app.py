@@ -63,7 +63,7 @@ def test_a_number_of_threads_out_of_range_is_a_fault_of_the_command_line(
     ended = cenote_command(command, scores, "--threads", threads)
     assert ended.code == 2
     assert "--threads" in ended.err
-    assert f"1<=x<={MAXIMUM_THREADS}" in cenote_command(command, "--help").out
+    assert f"1..{MAXIMUM_THREADS}|bound" in cenote_command(command, "--help").out
 
 
 # ---- real inputs -----------------------------------------------------------------------------------------------------

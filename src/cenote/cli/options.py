@@ -102,7 +102,7 @@ def _load_option(hint: Any, said: Any, default: Any) -> Any:
         # The one option that takes a number or a word.
         kind, more = (
             str,
-            {"metavar": "NUMBER|bound", "callback": _threads},
+            {"metavar": f"{said.check.least}..{said.check.most}|bound", "callback": _threads},
         )
     if default is None:
         kind = kind | None
