@@ -179,10 +179,7 @@ def steps_of(layer: Layer, hardware: Hardware, tiles: Sequence[Tile], blocks: Ar
         load = load + weight_cycles(run, layer, blocks, tiles[0].channels)[:, :, None]
     if layer.row_parameters:
         row = layer.row_parameters * run(outputs[2] * layer.weight_item)
-        every = np.broadcast_to(
-            row[:, None, None, :], (len(tiles), outputs[0].shape[1], outputs[1].shape[1], row.shape[1])
-        )
-        load[..., 0] += every.reshape(len(tiles), 1, -1)
+        load[..., 0] += _boxes(np.ones_like(outputs[0]), np.ones_like(outputs[1]), row)[:, None, :]
     vectors = -(-outputs[2] * layer.dtype.itemsize // hardware.vector_bytes)
     boxes = _boxes(outputs[0], outputs[1], vectors) * (layer.work / hardware.compute_per_cycle)
     grid = blocks[:, :, None, None] * boxes[:, None, :, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from cenote.core.errors import CapacityError
 from cenote.tiling.axis import Axis
@@ -77,11 +78,7 @@ def _aligned(
     tile = problem.whole(1, channels)
     for name, field in zip(AXES, _FIELDS, strict=True):
         axis = problem.layer.axes[AXES.index(name)]
-        base = tile
-
-        def cut(k: int, axis: Axis = axis, field: str = field, base: Tile = base) -> Tile:
-            return replace(base, **{field: min(k * axis.step, axis.out)})
-
+        cut = partial(_cut, tile, axis, field)
         k = _largest(problem, -(-axis.out // axis.step), lambda k, cut=cut: good(cut(k)))  # type: ignore[misc]
         if k:
             tile = cut(k)
@@ -95,6 +92,11 @@ def _aligned(
         if problem.policy.aligned_rest == "stride":
             tile = smallest
     return None
+
+
+def _cut(tile: Tile, axis: Axis, field: str, steps: int) -> Tile:
+    """Return the tile with so many aligned cuts of an axis."""
+    return replace(tile, **{field: min(steps * axis.step, axis.out)})
 
 
 def _unaligned(problem: Problem, channels: int, good: Callable[[Tile], bool], trace: list[str]) -> Tile:
