@@ -27,12 +27,14 @@ NAMES = {
     "?": ["bool"],
 }
 CASES = [(name, dtype) for name, each in FORMULAS.items() for kind in each.types for dtype in NAMES[kind]]
-# Its second operand is an integer, which is why it has integer types too.
-CASES = [case for case in CASES if case[0] != "quantized" or is_float(dtype_named(case[1]))]
+# Their second operand is an integer, which is why they have integer types too.
+QUANTIZED = ("quantized", "quantized_finite")
+CASES = [case for case in CASES if case[0] not in QUANTIZED or is_float(dtype_named(case[1]))]
 RELATIONS = {"equal", "different", "greater", "greater_or_equal", "less", "less_or_equal"}
 RELATIONS |= {"is_nan", "is_infinite", "is_finite", "is_value"}
 PARAMETERS: dict[str, tuple[float, ...]] = {
-    "is_value": (2.0,), "standardize": (1e-5,), "quantized": (-128, 127), "clip": (1, 2), "shrink": (0.5, 1),
+    "is_value": (2.0,), "standardize": (1e-5,), "quantized": (-128, 127), "quantized_finite": (-90, 100),
+    "clip": (1, 2), "shrink": (0.5, 1),
     "leaky_relu": (0.1, 0.0), "thresholded_relu": (1.0, 0.0), "hard_sigmoid": (0.2, 0.5), "swish": (1.702, 0.0),
     "elu": (1.3, 0.0), "selu": (1.6732632, 1.050701), "celu": (0.7, 0.0),
 }  # fmt: skip
@@ -52,7 +54,7 @@ class Bare(Pointwise):
             BOOL
             if self.kind in RELATIONS
             else np.dtype(np.int32)
-            if self.kind == "quantized"
+            if self.kind in QUANTIZED
             else inputs[-1].dtype
         )
         return (TensorType(made, inputs[0].shape),)
@@ -84,7 +86,7 @@ def operands(name: str, dtype: np.dtype[Any], count: int) -> list[Array]:
         values = [np.random.default_rng(n).integers(low, 10, (3, 41)).astype(dtype) for n in range(count)]
     if name == "where":
         values[0] = seeded((3, 41), 7, np.bool_)
-    if name == "quantized":
+    if name in QUANTIZED:
         values[1] = np.arange(-20, 21, dtype=np.int32).repeat(3).reshape(3, 41)
     if name == "standardize":
         values[4] = np.abs(values[4])

@@ -57,7 +57,12 @@ def _quantized(kernel: Kernel, x: Value, zero: Value, low: int, high: int) -> Va
     bounded = _max_scalar(kernel, x, kernel.constant(x.type, -(2.0**20), x.lanes))
     bounded = _min_scalar(kernel, bounded, kernel.constant(x.type, 2.0**20, x.lanes))
     numbers = kernel.select(x.is_nan(), kernel.constant(x.type, 0.0, x.lanes), bounded)
-    whole = (numbers + 1.5 * 2.0**23).bits(I32) - 0x4B400000 + zero
+    return _quantized_finite(kernel, numbers, zero, low, high)
+
+
+def _quantized_finite(kernel: Kernel, x: Value, zero: Value, low: int, high: int) -> Value:
+    """Return what `_quantized` does of numbers that are known to lie within -2^20 to 2^20."""
+    whole = (x + 1.5 * 2.0**23).bits(I32) - 0x4B400000 + zero
     whole = kernel.select(whole < low, kernel.constant(I32, low, x.lanes), whole)
     return kernel.select(whole > high, kernel.constant(I32, high, x.lanes), whole)
 
@@ -241,6 +246,10 @@ FORMULAS: dict[str, ElementwiseFormula] = {
     "round": ElementwiseFormula(rounding.round_even, np.rint),
     "truncate": ElementwiseFormula(rounding.truncate, np.trunc, "fd", 16, 3e-7),
     "quantized": ElementwiseFormula(_quantized, _apply_quantized, _SINGLE + "i"),
+    "quantized_finite": ElementwiseFormula(_quantized_finite, _apply_quantized, _SINGLE + "i"),
+    "multiply_add": ElementwiseFormula(
+        lambda kernel, a, b, c: kernel.fma(a, b, c), lambda a, b, c: a * b + c, _SINGLE, tolerance=1e-6
+    ),
     "expm1": ElementwiseFormula(math.expm1, np.expm1, "fd", 16, 3e-7),
     "rsqrt": ElementwiseFormula(
         lambda kernel, x: 1.0 / kernel.square_root(x), lambda x: 1.0 / np.sqrt(x), "fd", 16, 3e-7

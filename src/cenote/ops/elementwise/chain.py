@@ -20,6 +20,8 @@ from cenote.ops.elementwise.cast import Cast
 from cenote.ops.elementwise.compare import Compare, Not
 from cenote.ops.elementwise.pointwise import Function, Pointwise, pointwise_lowerings
 from cenote.ops.elementwise.where import Where
+from cenote.ops.quantization.byte_sum import byte_sum, bytes_of
+from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
 from cenote.ops.values import hostile, seeded
 
 T = TypeVar("T")
@@ -95,9 +97,41 @@ class Chain(Pointwise):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         function = self.function(inputs)
-        if function is not None:
-            (output,) = self.infer(*inputs)
-            yield from pointwise_lowerings(function, inputs, output, target, self.constants())
+        if function is None:
+            return
+        (output,) = self.infer(*inputs)
+        yield from pointwise_lowerings(function, inputs, output, target, self.constants())
+        shorter = self._of_two_bytes(inputs, output) if target.has_fma else None
+        if shorter is not None:
+            first, second, made, scalars = shorter
+            places = {0: first, 1: second} | {2 + n: len(inputs) + n for n in range(len(scalars))}
+            moved = replace(made, operands=tuple(places[i] for i in made.operands))
+            for each in pointwise_lowerings(moved, inputs, output, target, scalars):
+                yield replace(each, name=each.name.replace("elementwise", "byte_sum"))
+
+    def _of_two_bytes(
+        self, inputs: Sequence[TensorType | None], output: TensorType
+    ) -> tuple[int, int, Function, list[Array]] | None:
+        """The sum of two tensors of bytes, which are dequantised, added and quantised: their places, and the function
+        of both that has the same results; None where the chain is something else."""
+        given = [present(x) for x in inputs]
+        varying = [place for place, x in enumerate(given) if x.value is None]
+        bytes_ = (*(given[place].dtype for place in varying), output.dtype)
+        if len(varying) != 2 or any(kind.name not in ("int8", "uint8") for kind in bytes_):
+            return None
+        if any(x.value is not None and x.size != 1 for x in given):
+            return None
+        known = [None if x.value is None else x.value.reshape(()) for x in given] + self.constants()
+        parts = _of_sum(self.links, varying, known)
+        if parts is None:
+            return None
+        scales, zeros = parts
+        values: list[Array] = [x for x in known[: len(given)] if x is not None]
+        for place, shape in zip(varying, ((256, 1), (1, 256)), strict=True):
+            values.insert(place, bytes_of(given[place].dtype).reshape(shape))
+        (table,) = self.compute(*values)
+        made = byte_sum(table, bytes_[:2], scales, zeros)
+        return None if made is None else (*varying, *made)  # type: ignore[return-value]  # there are two
 
     def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
         return outputs[0].size * sum(link.op.weight for link in self.links)
@@ -108,6 +142,29 @@ class Chain(Pointwise):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield from _samples()
+
+
+def _of_sum(
+    links: Sequence[Link], varying: Sequence[int], known: Sequence[Array | None]
+) -> tuple[tuple[float, float], tuple[int, int, int]] | None:
+    """The scales of two inputs relative to that of the sum, and the zero points of all, of a chain of two
+    dequantisations, one addition (and whatever else) and a quantisation at the end; None for another chain."""
+    last, adds = links[-1], sum(isinstance(link.op, Add) for link in links)
+    ends = {link.operands[0]: link for link in links if isinstance(link.op, DequantizeLinear)}
+    if not isinstance(last.op, QuantizeLinear) or adds != 1 or sorted(ends) != sorted(varying):
+        return None
+
+    def numbers(link: Link) -> tuple[float, int] | None:
+        scale = known[link.operands[1]] if 0 <= link.operands[1] < len(known) else None
+        place = link.operands[2] if len(link.operands) > 2 else ABSENT
+        zero = np.zeros(()) if place == ABSENT else known[place] if place < len(known) else None
+        return None if scale is None or zero is None else (float(scale), int(zero))
+
+    found = [numbers(link) for link in (*(ends[place] for place in varying), last)]
+    if any(each is None or not 0 < each[0] < np.inf for each in found):
+        return None
+    (a, first), (b, second), (total, zero) = (each for each in found if each is not None)
+    return (a / total, b / total), (first, second, zero)
 
 
 class _Places:

@@ -76,14 +76,13 @@ def pointwise_lowerings(
     moved = output.nbytes + sum(x.nbytes for x in operands if x is not None)
     seconds = pass_seconds(moved, function.weight * output.size)
     tolerance = function.error(output.dtype)
-    used = set(function.operands)
     reusable = tuple(i for i in dict.fromkeys(function.operands) if _fits(inputs[i], output))
 
     def bind_plain(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
         operands = [
             operand_of(present(views[i]), outputs[0])
             if i < len(views)
-            else Operand(scalars[i - len(views)].reshape(1), (0,) * len(outputs[0].strides), is_scalar=True)
+            else _scalar(scalars[i - len(views)], outputs[0])
             for i in function.operands
         ]
         call = elementwise_call(
@@ -91,15 +90,21 @@ def pointwise_lowerings(
         )
         return [call]
 
-    plain = tuple(PLAIN if i in used else None for i in range(len(places)))
+    plain = tuple(PLAIN if i in function.operands else None for i in range(len(places)))
     yield Lowering("elementwise", plain, (PLAIN,), bind_plain, seconds, tolerance, in_place=reusable)
 
-    layouts = None if scalars else _blocked_layouts(function, inputs, output, target)
-    if layouts is None:
+    found = _blocked_layouts(function, inputs, output, target)
+    if found is None:
         return
+    layouts = found[: len(places)]
 
     def bind_blocked(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        operands = [_blocked_operand(present(views[i]), outputs[0]) for i in function.operands]
+        operands = [
+            _blocked_operand(present(views[i]), outputs[0])
+            if i < len(views)
+            else _scalar(scalars[i - len(views)], outputs[0])
+            for i in function.operands
+        ]
         call = elementwise_call(
             function.name, function.parameters, operands, outputs[0], target, function.weight
         )
@@ -115,6 +120,10 @@ def pointwise_lowerings(
         tolerance,
         in_place=tuple(i for i in reusable if layouts[i] == blocked),
     )
+
+
+def _scalar(value: Array, output: View) -> Operand:
+    return Operand(value.reshape(1), (0,) * len(output.strides), is_scalar=True)
 
 
 def block_lanes(dtype: np.dtype[Any], target: Target) -> int:
