@@ -39,12 +39,17 @@ def random_layer(chance: random.Random, most: int = 4000) -> tuple[str, dict[str
                     (chance.randint(0, r // 2), chance.randint(0, r // 2)) for r in reach
                 )
         _extras(kind, given, groups, chance)
-        try:
-            found = cenote.tiling.plan(kind, **given, hardware={"base": "npu", "ub_bytes": 1 << 40})
-        except cenote.CenoteError:
-            continue
-        if found.layer.cells // found.layer.planes <= most:
+        if _is_wanted(kind, given, most):
             return kind, given
+
+
+def _is_wanted(kind: str, given: dict[str, Any], most: int) -> bool:
+    """Whether the arguments make a layer, of at most so many outputs per plane."""
+    try:
+        found = cenote.tiling.plan(kind, **given, hardware={"base": "npu", "ub_bytes": 1 << 40})
+    except cenote.CenoteError:
+        return False
+    return found.layer.cells // found.layer.planes <= most
 
 
 def _extras(kind: str, given: dict[str, Any], groups: int, chance: random.Random) -> None:
@@ -94,11 +99,7 @@ def newer_layer(chance: random.Random, most: int = 4000) -> tuple[str, dict[str,
             given = _turned(kind, chance)
         if chance.random() < 0.15:
             given["dtype"] = chance.choice(("float64", "float16"))
-        try:
-            found = cenote.tiling.plan(kind, **given, hardware={"base": "npu", "ub_bytes": 1 << 40})
-        except cenote.CenoteError:
-            continue
-        if found.layer.cells // found.layer.planes <= most:
+        if _is_wanted(kind, given, most):
             return kind, given
 
 

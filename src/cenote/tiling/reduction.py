@@ -233,7 +233,7 @@ def _pieces(op: Op, x: TensorType) -> Iterator[tuple[WindowPool, WindowPool]]:
         if isinstance(first, AveragePool) and isinstance(second, AveragePool):
             # Sums, as the last piece may be shorter.
             first = replace(first, divisor_override=1)
-            second = replace(second, divisor_override=op.divisor_override or size)  # type: ignore[attr-defined]
+            second = replace(second, divisor_override=op.divisor_override or size)  # type: ignore[attr-defined]  # an average, as both are
         yield first, second
 
 

@@ -79,7 +79,7 @@ def _aligned(
     for name, field in zip(AXES, _FIELDS, strict=True):
         axis = problem.layer.axes[AXES.index(name)]
         cut = partial(_cut, tile, axis, field)
-        k = _largest(problem, -(-axis.out // axis.step), lambda k, cut=cut: good(cut(k)))  # type: ignore[misc]
+        k = _largest(problem, -(-axis.out // axis.step), lambda k, cut=cut: good(cut(k)))  # type: ignore[misc]  # bound now
         if k:
             tile = cut(k)
             size = getattr(tile, field)
