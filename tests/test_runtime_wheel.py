@@ -70,10 +70,8 @@ def test_what_it_imports_of_itself_is_there(site: Path) -> None:
 
 
 def test_it_stays_small(site: Path) -> None:
-    """NumPy 2.4 has 57.36 MB (2.5 has 52.8), pip's notes on this distribution 0.05: 60.72 MB with them, of which
-    convolutions and products of bytes are 0.10, of bfloat16 0.05, of float16 parts 0.06, extensions 0.08, `cenote.ort`
-    and the command 0.12."""
-    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 3_500_000
+    """Source alone, about 3.5 MB beside NumPy's 57; a folder of compiled kernels or of data would show here."""
+    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 4_000_000
 
 
 def test_it_needs_numpy_alone() -> None:
