@@ -67,6 +67,15 @@ def test_the_caller_is_on_its_cpu_during_a_run(two_threads: None) -> None:
 
 
 @linux
+def test_a_second_team_has_other_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading_runtime, "cores_by_node", lambda: [[0, 1, 2, 3], [4, 5]])
+    first = threading_runtime.Team(BoundThreads(2), object())  # type: ignore[arg-type]
+    others = [threading_runtime.Team(BoundThreads(2), object(), first.family) for _ in range(2)]  # type: ignore[arg-type]
+    assert [team.cpus for team in first.family] == [(4, 5), (0, 1), (2, 3)]
+    assert first.family == [first, *others]
+
+
+@linux
 def test_many_callers_share_bound_threads(two_threads: None) -> None:
     model = cenote.load(MODEL, threads="bound")
     right, answers = model(PICTURES), []

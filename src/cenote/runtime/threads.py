@@ -96,12 +96,12 @@ class Team:
     are the same. `hire` tries again.
     """
 
-    def __init__(self, threads: int, abi: DriverAbi) -> None:
+    def __init__(self, threads: int, abi: DriverAbi, family: list[Team] | None = None) -> None:
         self.threads, self.abi = threads, abi
         self.guard = Guard()
         self.runner = 0  # the thread whose run is in progress; it holds the guard
         # All teams of this size, the first one first; the list is shared by them.
-        self.family: list[Team] = [self]
+        self.family: list[Team] = [] if family is None else family
         self.lost = False  # True in a forked child: the workers are in the parent
         words = CONTROL.cpus if threads == 1 else CONTROL.size
         self.control = aligned_bytes(words * 8, "a thread team").view(np.int64)
@@ -113,10 +113,11 @@ class Team:
         self.control[CONTROL.threads] = threads
         # Of bound threads each has one of these CPUs, the caller the first while it runs.
         is_bound = isinstance(threads, BoundThreads) and threads > 1 and hasattr(os, "sched_setaffinity")
-        self.cpus = cpus_of_team(threads, cores_by_node()) if is_bound else ()
+        self.cpus = cpus_of_team(threads, cores_by_node(), len(self.family)) if is_bound else ()
         self.control[CONTROL.bound] = is_bound
         # One PAUSE is about 20 ns on the machines measured (65 cycles on Zen, 140 on recent Intel).
         self.control[CONTROL.spin] = settings.SPIN.integer() * 50
+        self.family.append(self)
 
     def hire(self) -> None:
         """Start the missing workers. The caller holds the lock."""
@@ -229,9 +230,7 @@ def team_at_rest(threads: int, abi: DriverAbi) -> Team:
     if len(family) < physical_cores() // threads:
         with _teams_guard.lock:
             if len(family) < physical_cores() // threads:
-                another = Team(threads, abi)
-                another.family = family
-                family.append(another)
+                another = Team(threads, abi, family)
                 another.hire()
                 return another
     return family[caller // 64 % len(family)]  # identifiers are addresses

@@ -62,6 +62,20 @@ def test_a_team_stays_on_one_node_where_it_fits(two_nodes: Path) -> None:
     assert cpus_of_team(3, uneven) == (0, 1, 2)
 
 
+def test_teams_of_one_size_share_no_core_while_there_are_enough(two_nodes: Path) -> None:
+    nodes = cores_by_node(two_nodes, set(range(16)))
+    assert [cpus_of_team(2, nodes, number) for number in range(5)] == [(0, 1), (2, 3), (4, 5), (6, 7), (0, 1)]
+    # A third team of two has the core that each node has left.
+    assert [cpus_of_team(2, [[0, 1, 2], [4, 5, 6]], number) for number in range(3)] == [
+        (0, 1),
+        (4, 5),
+        (2, 6),
+    ]
+    for threads in range(1, 9):
+        teams = [cpus_of_team(threads, nodes, number) for number in range(8 // threads)]
+        assert len({cpu for team in teams for cpu in team}) == threads * len(teams)
+
+
 def test_memory_is_touched_on_the_nodes_of_the_team(two_nodes: Path) -> None:
     nodes = cores_by_node(two_nodes, set(range(16)))
     assert around_team(3, nodes) == {0, 1, 2, 3}

@@ -58,13 +58,26 @@ def listed(text: str) -> list[int]:
     return numbers
 
 
-def cpus_of_team(threads: int, nodes: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return the CPU of each of so many threads: all of one node where one has as many cores (the one with the fewest
-    of these), so that they read memory of their own node; else node after node. More threads than cores share them,
-    evenly."""
-    enough = [node for node in nodes if len(node) >= threads]
-    cores = min(enough, key=lambda node: len(node)) if enough else [cpu for node in nodes for cpu in node]
+def cpus_of_team(threads: int, nodes: Sequence[Sequence[int]], number: int = 0) -> tuple[int, ...]:
+    """Return the CPU of each of so many threads, for the first (0), second ... team of this size.
+
+    A team has cores of one node where it can, of a small node before a large one, so that its threads read memory of
+    their own node; teams after those have what is left, node after node. So no two teams share a core while there are
+    enough. More threads than cores share them, evenly.
+    """
+    by_size = sorted(nodes, key=len)
+    teams = [cpus for node in by_size for cpus in _groups(node, threads)]
+    taken = {cpu for cpus in teams for cpu in cpus}
+    teams += _groups([cpu for node in nodes for cpu in node if cpu not in taken], threads)
+    if teams:
+        return teams[number % len(teams)]
+    cores = [cpu for node in nodes for cpu in node]
     return tuple(cores[index % len(cores)] for index in range(threads))
+
+
+def _groups(cores: Sequence[int], size: int) -> list[tuple[int, ...]]:
+    """Return the cores in groups of this size; those left over are in none."""
+    return [tuple(cores[first : first + size]) for first in range(0, len(cores) - size + 1, size)]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -126,10 +127,8 @@ class Chain(Pointwise):
         if parts is None:
             return None
         scales, zeros = parts
-        values: list[Array] = [x for x in known[: len(given)] if x is not None]
-        for place, shape in zip(varying, ((256, 1), (1, 256)), strict=True):
-            values.insert(place, bytes_of(given[place].dtype).reshape(shape))
-        (table,) = self.compute(*values)
+        values = tuple(None if x is None else x.item() for x in known[: len(given)])
+        table = _of_all_pairs(self, tuple(x.dtype for x in given), values)
         made = byte_sum(table, bytes_[:2], scales, zeros)
         return None if made is None else (*varying, *made)  # type: ignore[return-value]  # there are two
 
@@ -142,6 +141,20 @@ class Chain(Pointwise):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield from _samples()
+
+
+@lru_cache(64)  # they take 5 ms, and algorithms are listed several times in a load
+def _of_all_pairs(
+    chain: Chain, dtypes: tuple[np.dtype[Any], ...], values: tuple[float | int | None, ...]
+) -> Array:
+    """The results (256, 256) of a chain for all values of the two inputs of one byte that have no value here."""
+    shapes = iter(((256, 1), (1, 256)))
+    operands = [
+        bytes_of(dtype).reshape(next(shapes)) if value is None else np.array(value, dtype)
+        for dtype, value in zip(dtypes, values, strict=True)
+    ]
+    (table,) = chain.compute(*operands)
+    return table
 
 
 def _of_sum(
