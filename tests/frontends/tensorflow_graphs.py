@@ -233,6 +233,22 @@ def _pads(x: Any) -> Any:
             tf.nn.conv2d(tf.pad(x, [[0, 0], [1, 2], [2, 1], [0, 0]]), _normal(3, 3, 4, 2), 2, "VALID")]  # fmt: skip
 
 
+def _areas(x: Any) -> Any:
+    """Smaller, larger, of one pixel, of whole and of other factors, of bytes, and of a size that the graph computes."""
+    sizes = ([3, 4], [7, 5], [1, 1], [14, 22], [21, 2], [7, 11])
+    made = [
+        tf.raw_ops.ResizeArea(images=x, size=size, align_corners=aligned)
+        for size in sizes
+        for aligned in (False, True)
+    ]
+    of_bytes = tf.cast(tf.clip_by_value(x * 50 + 100, 0, 255), tf.uint8)
+    return [
+        *made,
+        tf.raw_ops.ResizeArea(images=of_bytes, size=[4, 3]),
+        tf.raw_ops.ResizeArea(images=x, size=tf.shape(x)[1:3] // 2),
+    ]
+
+
 def _resizes(x: Any) -> Any:
     made = []
     for op in (tf.raw_ops.ResizeBilinear, tf.raw_ops.ResizeNearestNeighbor):
@@ -352,6 +368,7 @@ GRAPHS: dict[str, Callable[[Any], Built]] = {
     "gathers": _on_map(_gathers, 2, 5, 6, 4),
     "pads": _on_map(_pads, 2, 5, 6, 4),
     "resizes": _on_map(_resizes, 2, 5, 6, 2),
+    "areas": _on_map(_areas, 2, 7, 11, 3, unknown=3),
     "bicubic": _on_map(_bicubic, 2, 5, 6, 2),
     "products": _products,
     "lrn": _on_map(_lrn, 2, 3, 3, 9),

@@ -63,7 +63,7 @@ def changed(name: str, layer: str, entries: dict[str, Any], other: str = "") -> 
 @pytest.mark.parametrize(
     ("name", "layer", "entries", "error", "reason"),
     [
-        ("lstm", "LSTM", {"stateful": True}, cenote.UnsupportedError, "keeps states between calls"),
+        ("lstm", "LSTM", {"stateful": True}, cenote.UnsupportedError, "make them inputs .initial_state. and outputs"),
         ("lstm", "LSTM", {"activation": "gelu"}, cenote.UnsupportedError, "the activation 'gelu' of a recurrent"),
         ("lstm", "LSTM", {"units": 5}, cenote.ModelError, r"shapes \[3, 16\] and \[4, 16\], not \[features, 20\]"),
         ("both", "Bidirectional", {"merge_mode": "max"}, cenote.ModelError, "'merge_mode' of the configuration"),

@@ -13,10 +13,12 @@ import cenote
 NUMBER = 'attr { key: "dtype" value { type: DT_INT32 } }'
 
 
-def constant(name: str, value: int) -> str:
-    shape = "tensor_shape { }"
+def constant(name: str, *values: int) -> str:
+    """A number; several are a vector."""
+    shape = f"tensor_shape {{ dim {{ size: {len(values)} }} }}" if len(values) > 1 else "tensor_shape { }"
+    numbers = " ".join(f"int_val: {value}" for value in values)
     return f"""node {{ name: "{name}" op: "Const" {NUMBER}
-      attr {{ key: "value" value {{ tensor {{ dtype: DT_INT32 {shape} int_val: {value} }} }} }} }}"""
+      attr {{ key: "value" value {{ tensor {{ dtype: DT_INT32 {shape} {numbers} }} }} }} }}"""
 
 
 def node(name: str, op: str, *inputs: str, frame: str = "", type: str = "DT_INT32") -> str:
@@ -75,9 +77,14 @@ def test_no_round(tmp_path: Path) -> None:
 def test_rounds_that_follow_from_sizes_are_known_once_these_are(tmp_path: Path) -> None:
     """As many rounds as x has elements, along both of two axes and after operations on it."""
     size = node("square", "Mul", "x", "x", type="DT_FLOAT") + node("size", "Size", "square", type="DT_FLOAT")
-    wanted = r"give all of them: shapes=\{'x': \(1,100\)\} or --bounds x=1,100"
-    with pytest.raises(cenote.UnsupportedError, match=wanted):
+    with pytest.raises(
+        cenote.UnsupportedError, match=r"give these: shapes=\{'x': \(None,100\)\} or --bounds 'x=\?,100'"
+    ):
         loaded(doubled("size", size), tmp_path)
+    with pytest.raises(
+        cenote.UnsupportedError, match=r"give all of them: shapes=\{'x': \(1,2\)\} or --bounds 'x=1,2'"
+    ):
+        loaded(doubled("size", size), tmp_path, shapes={"x": (None, 2)})
     with pytest.raises(cenote.UnsupportedError, match="give all of them"):
         loaded(doubled("size", size), tmp_path, shapes={"x": (2, "n")})
     model = loaded(doubled("size", size), tmp_path, shapes={"x": (2, 2)})
@@ -87,6 +94,39 @@ def test_rounds_that_follow_from_sizes_are_known_once_these_are(tmp_path: Path) 
     assert answers["rounds"] == 4
     with pytest.raises(cenote.InputError, match=r"takes x: float32\[2,2\]"):
         model.run({"x": x[:1]})
+
+
+@pytest.mark.parametrize("batch", [None, "batch", "batch<=4"])
+def test_rounds_along_one_axis_leave_the_others_open(batch: str | None, tmp_path: Path) -> None:
+    """As many rounds as the second axis has elements, found on the way of TensorFlow: Shape, StridedSlice, Minimum."""
+    more = "".join(
+        [
+            node("turned", "Transpose", "x", "order", type="DT_FLOAT"),
+            node("shape", "Shape", "turned", type="DT_FLOAT"),
+            node("length", "GatherV2", "shape", "zero", "zero"),
+            node("most", "Minimum", "length", "many"),
+        ]
+    )
+    constants = constant("many", 1000) + constant("order", 1, 0)
+    model = loaded(doubled("most", constants + more), tmp_path, shapes={"x": (batch, 3)})
+    for rows in (1, 4, 2):
+        x = np.arange(3 * rows, dtype=np.float32).reshape(rows, 3)
+        answers = model.run({"x": x})
+        assert np.array_equal(answers["y"], 8 * x)
+        assert answers["rounds"] == 3
+
+
+def test_rounds_that_hold_for_some_sizes_only_stay_unknown(tmp_path: Path) -> None:
+    """At least as many rounds as the batch has pictures: no number, although each batch up to three has the same."""
+    more = "".join(
+        [
+            node("shape", "Shape", "x", type="DT_FLOAT"),
+            node("batch", "GatherV2", "shape", "zero", "zero"),
+            node("most", "Maximum", "batch", "three"),
+        ]
+    )
+    with pytest.raises(cenote.UnsupportedError, match="computed when the model runs"):
+        loaded(doubled("most", more), tmp_path, shapes={"x": (None, 3)})
 
 
 def test_other_loops_are_refused(tmp_path: Path) -> None:

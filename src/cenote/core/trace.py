@@ -43,10 +43,10 @@ class Trace:
         self.dimensions = 0
         self.shows_formulas = False
 
-    def dimension(self, value: int) -> Any:
-        """Return a new symbolic dimension, at least 1."""
+    def dimension(self, value: int, least: int = 1) -> Any:
+        """Return a new symbolic dimension."""
         self.dimensions += 1
-        return self.unknown(Given(self, "d", self.dimensions - 1, value), 1, LARGEST)
+        return self.unknown(Given(self, "d", self.dimensions - 1, value), least, LARGEST)
 
     def unknown(self, formula: SizeFormula | Given, low: int, high: int) -> Any:
         """Return a whole number that is not a polynomial of others."""

@@ -13,9 +13,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cenote.core.errors import CenoteError, ModelError, UnsupportedError
+from cenote.core.computed import SizedArray, has_sizes
+from cenote.core.errors import FAULTS, CenoteError, ModelError, UnsupportedError
+from cenote.core.trace import Trace
 from cenote.core.types import Array, Declared, Dimension, TensorType
 from cenote.graph.graph import Graph, Node
+from cenote.graph.sized_values import run_sized
 from cenote.ops.base import Decoder, Imported, Op, Rewired
 from cenote.ops.elementwise.cast import Cast, converted
 from cenote.ops.movement.reshape import Identity
@@ -70,12 +73,13 @@ class GraphBuilder:
     """A graph under construction. Values are named by strings; "" is an absent one.
 
     `sizes`: for inputs by name, an entry per axis, of which whole numbers fix a size that is open in the file. What
-    follows from such sizes alone is computed now, so that a loop may have a known number of rounds.
+    follows from such sizes, whatever the others, is computed now, so that a loop may have a known number of rounds.
     """
 
     def __init__(self, sizes: Mapping[str, Sequence[object]] | None = None) -> None:
         self.sizes = sizes or {}
-        self._types: dict[str, TensorType] = {}  # of values that follow from fixed sizes
+        self._trace = Trace()  # of the sizes that stay open
+        self._types: dict[str, TensorType] = {}  # of values whose inputs have entries in `sizes`
         self.inputs: list[Declared] = []
         self.constants: dict[str, Array] = {}
         self.nodes: list[Node] = []
@@ -102,8 +106,8 @@ class GraphBuilder:
                 size if isinstance(size, int) and not isinstance(open_size, int) else open_size
                 for size, open_size in zip(fixed, shape or (None,) * len(fixed), strict=True)
             ]
-            if all(isinstance(size, int) for size in shape):
-                self._types[name] = TensorType(dtype, tuple(int(size) for size in shape if size is not None))
+            extents = (size if isinstance(size, int) else self._trace.dimension(2, least=0) for size in shape)
+            self._types[name] = TensorType(dtype, tuple(extents))
         self.inputs.append(Declared(name, dtype, None if shape is None else tuple(shape)))
         return name
 
@@ -220,7 +224,7 @@ class GraphBuilder:
         return op.reference(*arrays)
 
     def _inferred(self, op: Op, inputs: Sequence[str], made: Sequence[str]) -> Sequence[Array] | None:
-        """Note the types of results that follow from fixed sizes; return the results where these alone say them."""
+        """Note the types of results that hold whatever the open sizes are; return the results where they say them."""
         known: list[TensorType | None] = []
         for value in inputs:
             content = self.constants.get(value)
@@ -229,12 +233,28 @@ class GraphBuilder:
                 return None
             known.append(kind)
         try:
-            types = op.infer(*known)
-        except CenoteError:
+            with self._trace.apart() as guards:
+                types = self._valued(op, known)
+        except (CenoteError, *FAULTS):
             return None  # the load says so
+        if guards:  # true of some of the open sizes only
+            return None
         self._types.update(zip(made, types, strict=False))
-        values = [kind.value for kind in types if kind.value is not None]
+        values = [kind.value for kind in types if kind.value is not None and not has_sizes(kind.value)]
         return values if len(values) == len(types) else None
+
+    def _valued(self, op: Op, known: Sequence[TensorType | None]) -> Sequence[TensorType]:
+        """Return the types of results, with their content where the contents of all inputs are small and known."""
+        types = op.infer(*known)
+        contents = [None if kind is None else kind.value for kind in known]
+        if not op.pure or not any(isinstance(content, SizedArray) for content in contents):
+            return types
+        if any(kind is not None and kind.value is None for kind in known):
+            return types
+        node = Node(
+            op, tuple(f"{i}" * (kind is not None) for i, kind in enumerate(known)), ("y",) * len(types)
+        )
+        return [TensorType.known(array) for array in run_sized(node, contents)]
 
     def graph(self, outputs: Mapping[str, str], name: str) -> Graph:
         """Return the finished graph; `outputs` has the value of each output, by the output's name."""

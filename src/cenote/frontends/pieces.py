@@ -37,15 +37,28 @@ def unrolled(
 
 
 def _sizes_wanted(builder: GraphBuilder) -> str:
-    """Return what to do where the rounds follow from the sizes of inputs that are open."""
+    """Return what to do where the rounds follow from the sizes of inputs that are open: all but a first axis, which
+    mostly is the batch, and once that did not help, all."""
     for declared in builder.inputs:
-        if declared.shape is None or not all(isinstance(size, int) for size in declared.shape):
-            shape = [1, None] if declared.shape is None else [1, *declared.shape[1:]]
-            sizes = ",".join(str(size) if isinstance(size, int) else "100" for size in shape)
-            return (
-                f"; where it follows from the inputs' sizes, give all of them: shapes={{'{declared.name}': ({sizes})}}"
-                f" or --bounds {declared.name}={sizes}"
-            )
+        shape = (None, None) if declared.shape is None else declared.shape
+        if all(isinstance(size, int) for size in shape):
+            continue
+        stays = (
+            len(shape) > 1
+            and not isinstance(shape[0], int)
+            and any(not isinstance(s, int) for s in shape[1:])
+        )
+        sizes = [
+            size if isinstance(size, int) else 1 if axis == 0 else 100 for axis, size in enumerate(shape)
+        ]
+        python, shell = (
+            ",".join([open_size if stays else str(sizes[0]), *map(str, sizes[1:])])
+            for open_size in ("None", "?")
+        )
+        return (
+            f"; where it follows from the inputs' sizes, give {'these' if stays else 'all of them'}: "
+            f"shapes={{'{declared.name}': ({python})}} or --bounds '{declared.name}={shell}'"
+        )
     return ""
 
 

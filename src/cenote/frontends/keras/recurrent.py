@@ -121,12 +121,16 @@ def _run(
     that do not count."""
     if layer.kind not in _GATES:
         raise UnsupportedError(f"a recurrent layer of {layer.kind} is not supported")
-    for name, what in (
-        ("stateful", "it keeps states between calls"),
-        ("time_major", "time leads in its arrays"),
+    for name, reason in (
+        (
+            "stateful",
+            "states that are kept between calls are not supported; make them inputs (initial_state) and outputs "
+            "(return_state=True) of a model that is not stateful",
+        ),
+        ("time_major", "arrays in which time leads are not supported"),
     ):
         if layer.flag(name, False):
-            raise UnsupportedError(f"{name}: {what}, which is not supported")
+            raise UnsupportedError(f"{name}: {reason}")
     if call.inputs[0].rank != 3:
         raise ModelError(f"it takes sequences of 3 axes, this value has {call.inputs[0].rank}")
     if len(states) not in (0, _STATES[layer.kind]):

@@ -13,6 +13,7 @@ from cenote.frontends import tensorflow_common as common
 from cenote.frontends.channels_last import SlidingWindow, pads_less_crops
 from cenote.frontends.pieces import batch_to_blocks
 from cenote.frontends.tensorflow.nodes import Decode, NodeSite, SpaceToBatchNode, Value
+from cenote.frontends.tensorflow.resize_area import resize_area
 
 # As many groups as the channels of x and of the weights imply.
 _GROUPS_OF_WEIGHTS = 0
@@ -178,6 +179,7 @@ PICTURES: Mapping[str, Decode] = {
     "ResizeBilinear": common.resize("linear"),
     "ResizeNearestNeighbor": common.resize("nearest"),
     "ResizeBicubic": common.resize("cubic"),
+    "ResizeArea": resize_area,
     "SpaceToDepth": common.depth("SpaceToDepth"),
     "DepthToSpace": common.depth("DepthToSpace"),
     "SpaceToBatchND": _space_to_batch,
