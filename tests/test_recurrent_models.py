@@ -13,8 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import cenote
 from cenote.core.errors import InputError
+from cenote.core.target import Target
 from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
 from cenote.ops.values import seeded
+from tests.harness import lowerings_of, run_lowering
+from tests.targets import TARGETS, target_name
 
 
 def loaded(kind: str, inputs: dict[str, Any], shape: list[Any], **attributes: Any) -> Any:
@@ -56,6 +59,23 @@ def test_symbolic_lengths_and_batches(kind: str) -> None:
             np.testing.assert_allclose(got, want, atol=2e-6)
     kinds = {step.kind for step in model.plan.describe().steps}
     assert "host" not in kinds
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=target_name)
+@pytest.mark.parametrize("kind", [*KINDS, "GRU after"])
+def test_the_parts_of_weights_that_go_together(kind: str, target: Target) -> None:
+    """For all numbers of samples: constant weights as NumPy packs them, computed ones as the kernel does, whether the
+    hidden size fills vectors or not."""
+    make, gates = KINDS[kind.split()[0]]
+    op = make(linear_before_reset=True) if kind == "GRU after" else make()
+    for batch in (*range(1, 8), 9):
+        given = (seeded((3, batch, 5), 4), *weights(gates, 32 if batch % 2 else 21, 5).values())
+        want = op.reference(*given)
+        for constants in (True, False):
+            (lowering,) = lowerings_of(op, given, target, constants)
+            got = run_lowering(op, lowering, given, target, constants=constants, junk=0x5A)
+            for a, b in zip(got, want, strict=True):
+                np.testing.assert_allclose(a, b, atol=2e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,8 +3,9 @@
     for item (a direction, and up to four samples of the batch):     emitted
         for step:                                                    emitted
             for a group of hidden units, a few vectors of them:      emitted
-                for unit of the state before:                        emitted
-                    its weights to all gates of the group            unrolled: a broadcast, loads, multiply-adds
+                for a part of their gates, as registers allow:       unrolled
+                    for unit of the state before:                    emitted
+                        its weights to the part                      unrolled: loads, broadcasts, multiply-adds
                 the cell: activations, the new state                 unrolled
             (a GRU that resets before the product does so twice)
 
@@ -14,8 +15,9 @@ step. States wait in scratch, two of each in turns: all units of a step need the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from cenote.codegen.builder import Kernel, Parameter
@@ -24,7 +26,7 @@ from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation, clamp
 from cenote.kernels.partial_sums import FAST_TERMS
-from cenote.kernels.sequence.recurrent_weights import GATES, phases_of
+from cenote.kernels.sequence.recurrent_weights import GATES, parts_of, phases_of
 
 STATES = {"rnn": 2, "gru": 4, "gru_after": 2, "lstm": 3}  # vectors of a state's size in scratch, per sample
 
@@ -226,7 +228,15 @@ class Moment:
         return self._products(sweep.weights + (group * slab + before), source, vectors)
 
     def _products(self, weights: Pointer, state: Pointer, vectors: int) -> list[list[Value]]:
-        """Sum over the state, per vector of the group and sample, in chains of at most FAST_TERMS."""
+        """Sum over the state, per vector of the group and sample, part by part."""
+        sums = []
+        for part in parts_of(vectors, self.spec.rows, self.k.target.registers):
+            before = self.sweep.hidden * (part.start * self.lanes)
+            sums += self._part(weights + before, state, len(part))
+        return sums
+
+    def _part(self, weights: Pointer, state: Pointer, vectors: int) -> list[list[Value]]:
+        """Sum over the state in chains of at most FAST_TERMS."""
         k, rows, hidden = self.k, range(self.spec.rows), self.sweep.hidden
         zero = k.constant(F32, 0.0, self.lanes)
         sums = [[k.variable(zero) for _ in rows] for _ in range(vectors)]
@@ -234,16 +244,32 @@ class Moment:
         for first in k.range(0, hidden, FAST_TERMS):
             chains = [[k.variable(zero) for _ in rows] for _ in range(vectors)]
             for at in k.range(first, k.min_drop_nan(first + FAST_TERMS, hidden)):
-                values = [start.broadcast(at, self.lanes) for start in starts]
-                for vector in range(vectors):
-                    weight = weights.load(at * (vectors * self.lanes) + vector * self.lanes, self.lanes)
-                    for row in rows:
-                        chain = chains[vector][row]
-                        chain.value = k.fma(weight, values[row], chain.value)
+                place = at * (vectors * self.lanes)
+                load = [partial(weights.load, place + n * self.lanes, self.lanes) for n in range(vectors)]
+                fill = [partial(start.broadcast, at, self.lanes) for start in starts]
+                for vector, row, weight, value in _pairs(load, fill):
+                    chain = chains[vector][row]
+                    chain.value = k.fma(weight, value, chain.value)
             for totals, added in zip(sums, chains, strict=True):
                 for total, chain in zip(totals, added, strict=True):
                     total.value = total.value + chain.value
         return [[total.value for total in each] for each in sums]
+
+
+def _pairs(
+    load: Sequence[Callable[[], Value]], fill: Sequence[Callable[[], Value]]
+) -> Iterator[tuple[int, int, Value, Value]]:
+    """Yield each vector and row with its weight and its value. Those of which there are fewer stay in registers."""
+    if len(load) <= len(fill):
+        weights = [each() for each in load]
+        for row, each in enumerate(fill):
+            value = each()
+            yield from ((vector, row, weight, value) for vector, weight in enumerate(weights))
+    else:
+        values = [each() for each in fill]
+        for vector, each in enumerate(load):
+            weight = each()
+            yield from ((vector, row, weight, value) for row, value in enumerate(values))
 
 
 class _Cell:

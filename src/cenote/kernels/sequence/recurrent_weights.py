@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32
+from cenote.codegen.values import F32, Pointer, Value
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
@@ -28,17 +28,37 @@ def units_of(gates: int, rows: int, blocks: int) -> int:
     return max(units for units in range(1, min(most, blocks) + 1) if blocks % units == 0)
 
 
+def parts_of(vectors: int, rows: int, registers: int) -> list[range]:
+    """Return the parts of a group's vectors whose sums go together: as many as have registers for the sums of all
+    samples, beside one weight each or one value of each sample, and one of the other.
+
+    With 16 registers an LSTM of four samples has two parts, and a step reads each from memory in one run: 8 samples of
+    256 units, 100 steps, take 9.1 ms in place of 18.3 (all together; 10.6 where parts lie beside each other). Eight
+    vectors in parts of 3, 3 and 2 are no faster, although those have more sums under way.
+    """
+    count = 1
+    while count < vectors:
+        most = -(-vectors // count)
+        if most * rows + min(most, rows) + 1 <= registers:
+            break
+        count += 1
+    size = -(-vectors // count)
+    return [range(first, min(first + size, vectors)) for first in range(0, vectors, size)]
+
+
 @dataclass(frozen=True)
 class Packing:
     """Layout of recurrent weights (directions, gates * hidden, hidden) for the kernel.
 
-    Per direction and phase: [group][hidden][gate][unit][lane]; lanes past the last hidden unit hold zeros.
+    Per direction and phase: [group][part of (gate, unit)][hidden][gate and unit][lane]; lanes past the last hidden unit
+    hold zeros. `registers`: of the machine.
     """
 
     cell: str
     hidden: int
     rows: int
     lanes: int
+    registers: int
 
     @property
     def blocks(self) -> int:
@@ -67,7 +87,10 @@ class Packing:
         for direction in filled:
             for chosen, units in zip(phases_of(self.cell), self.units, strict=True):
                 split = direction[list(chosen)].reshape(len(chosen), -1, units, self.lanes, size)
-                parts.append(split.transpose(1, 4, 0, 2, 3).ravel())
+                vectors = split.transpose(1, 0, 2, 4, 3).reshape(split.shape[1], -1, size, self.lanes)
+                ends = parts_of(vectors.shape[1], self.rows, self.registers)
+                runs = [vectors[:, part.start : part.stop].swapaxes(1, 2) for part in ends]
+                parts.append(np.concatenate([run.reshape(len(run), -1) for run in runs], axis=1).ravel())
         return np.concatenate(parts)
 
 
@@ -78,6 +101,7 @@ class PackRecurrent(KernelSpec):
     chosen: tuple[int, ...]
     units: int
     lanes: int
+    rows: int
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -94,13 +118,22 @@ class PackRecurrent(KernelSpec):
                 direction * k.number("y_direction") + group * hidden * (vectors * self.lanes)
             )
             r = k.pointer("r") + direction * k.number("r_direction")
-            for number, gate in enumerate(self.chosen):
-                for lane in k.range(0, self.units * self.lanes):
-                    unit = group * (self.units * self.lanes) + lane
-                    inside = unit < hidden
-                    row = r + (k.select(inside, unit, k.integer(0)) + hidden * gate) * hidden
-                    place = lane + number * self.units * self.lanes
-                    for column in k.range(0, hidden):
-                        value = k.select(inside, row.load(column), k.constant(F32, 0.0))
-                        y.store(value, column * (vectors * self.lanes) + place)
+            for part in parts_of(vectors, self.rows, target.registers):
+                for vector in part:
+                    number, unit = divmod(vector, self.units)
+                    to = y + (hidden * (part.start * self.lanes) + (vector - part.start) * self.lanes)
+                    first = (group * self.units + unit) * self.lanes
+                    self._vector(
+                        k, r + hidden * hidden * self.chosen[number], to, first, len(part) * self.lanes
+                    )
         return k
+
+    def _vector(self, k: Kernel, r: Pointer, y: Pointer, first: Value, step: int) -> None:
+        """Pack the weights of the hidden units from `first` on, a vector of them, to one gate."""
+        hidden = k.number("hidden")
+        for lane in k.range(0, self.lanes):
+            inside = first + lane < hidden
+            row = r + k.select(inside, first + lane, k.integer(0)) * hidden
+            for column in k.range(0, hidden):
+                value = k.select(inside, row.load(column), k.constant(F32, 0.0))
+                y.store(value, column * step + lane)

@@ -79,7 +79,9 @@ class _Layer(RecurrentLayer):
         return np.ascontiguousarray(np.broadcast_to(rows, (self.directions, self.columns // self.directions)))
 
     def packed_as(self, rows: int, target: Target) -> QuantizedPacking:
-        return QuantizedPacking(self.op.cell, self.hidden, rows, target.lanes(), target.dots)
+        return QuantizedPacking(
+            self.op.cell, self.hidden, rows, target.lanes(), target.registers, target.dots
+        )
 
     @property
     def positions(self) -> TensorType:

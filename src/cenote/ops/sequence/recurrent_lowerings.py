@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from cenote.core.errors import InputError
-from cenote.core.sizes import plain
+from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Argument, Call, View, constant_of, present
@@ -87,6 +87,13 @@ def is_native(op: RecurrentAttributes, inputs: Sequence[TensorType]) -> bool:
     return inputs[0].dtype == FLOAT32 and all(kind.size for kind in inputs) and same and known
 
 
+def _rows(batch: int) -> int:
+    """Return how many samples go together: at most ROWS, and of a known batch as even a share as can be."""
+    if is_size(batch):
+        return ROWS if batch >= ROWS else int(batch)
+    return -(-batch // -(-batch // ROWS))
+
+
 class RecurrentLayer:
     """A layer on inputs of some types."""
 
@@ -98,13 +105,12 @@ class RecurrentLayer:
         self.batch, self.steps = x.shape[:2] if op.batch_first else x.shape[1::-1]
         self.features, self.directions, self.hidden = x.shape[2], r.shape[0], r.shape[2]
         self.columns = w.shape[0] * w.shape[1]
-        rows = ROWS if self.batch >= ROWS else int(self.batch)
-        self.packing = self.packed_as(rows, target)
+        self.packing = self.packed_as(_rows(self.batch), target)
         self.constant_w, self.constant_r = w.value is not None, r.value is not None
 
     def packed_as(self, rows: int, target: Target) -> Packing:
         """Layout of the recurrent weights, for a number of samples at a time."""
-        return Packing(self.op.cell, self.hidden, rows, target.lanes())
+        return Packing(self.op.cell, self.hidden, rows, target.lanes(), target.registers)
 
     def has(self, index: int) -> bool:
         return self.inputs[index] is not None
@@ -179,7 +185,7 @@ class RecurrentLayer:
             words |= {"groups": packing.blocks // units}
             words |= {"r_direction": r.strides[0], "y_direction": packing.size}
             items = self.directions * (packing.blocks // units)
-            yield Call.named(PackRecurrent(chosen, units, packing.lanes), words, items)
+            yield Call.named(PackRecurrent(chosen, units, packing.lanes, packing.rows), words, items)
             before += self.hidden * packing.width * len(chosen)
 
     def steps_call(
