@@ -14,8 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import cenote
+from cenote.codegen import jit
+from cenote.core.types import Array
+from cenote.ops.base import Op
+from cenote.ops.table import operators
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "packaging" / "runtime"
@@ -209,3 +214,63 @@ def test_what_is_left_out_says_what_to_install(site: Path, tmp_path: Path, code:
 def test_both_at_once_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1.0")
     assert "uninstall both, then install one" in cenote.info().problem
+
+
+def following_content(op: str) -> tuple[bytes, list[Array]]:
+    """A model whose shapes follow content, by an operator with kernels for where it is cut, and its inputs."""
+    random = np.random.default_rng(3)
+    if op == "NonMaxSuppression":
+        corners = random.random((1, 200, 4), dtype=np.float32)
+        arrays = [corners + np.float32([0, 0, 1, 1]), random.random((1, 2, 200), dtype=np.float32)]
+    else:
+        arrays = [random.integers(0, 3, 40_000).astype(np.float32)]
+    if op == "Compress":
+        arrays.append(arrays[0] > 1)
+    limits = {"most": np.int64(20), "overlap": np.float32(0.5)} if op == "NonMaxSuppression" else {}
+    names = [f"x{n}" for n in range(len(arrays))]
+    nodes = [
+        helper.make_node(
+            "Mul" if op != "Compress" else "Identity", ["x0"] * (1 + (op != "Compress")), ["first"]
+        ),
+        helper.make_node(op, ["first", *names[1:], *limits], ["found"]),
+        helper.make_node("Cast", ["found"], ["y"], to=TensorProto.DOUBLE),
+    ]
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in zip(names, arrays, strict=True)
+    ]
+    y = helper.make_tensor_value_info("y", TensorProto.DOUBLE, None)
+    stored = [numpy_helper.from_array(np.array(value), name) for name, value in limits.items()]
+    graph = helper.make_graph(nodes, "graph", inputs, [y], stored)
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString(), arrays
+
+
+def test_each_operator_with_kernels_where_a_model_is_cut_is_tried() -> None:
+    every = {each.name for each in operators() if each.run_on_host is not Op.run_on_host}
+    assert every == {"non_zero", "unique", "compress", "non_max_suppression"}
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held", "left out"])
+@pytest.mark.parametrize("op", ["NonZero", "Unique", "Compress", "NonMaxSuppression"])
+def test_shapes_that_follow_content(
+    site: Path, tmp_path: Path, op: str, held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By kernels that the plan file holds, or by the reference where it does not: the same bits."""
+    content, arrays = following_content(op)
+    model = cenote.load(content, threads=1)
+    expected = np.asarray(model(*arrays))
+    assert expected.size > 2
+    if not held:
+        monkeypatch.setattr(jit, "of_host_steps", lambda target: set())
+    model.save(tmp_path / "model.cenote")
+    np.savez(tmp_path / "x.npz", *arrays)
+    code = (
+        "import cenote, numpy as np; from cenote.codegen import jit\n"
+        "y = cenote.load('model.cenote', threads=1)(*np.load('x.npz').values()); np.save('y.npy', y)\n"
+        "print(bool(jit.of_host_steps(jit.host_target())))"
+    )
+    done = alone(site, tmp_path, code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{held}\n"
+    assert np.array_equal(np.load(tmp_path / "y.npy"), expected)

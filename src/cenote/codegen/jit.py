@@ -289,6 +289,19 @@ def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:
     return {symbol: _objects[symbol, target] for symbol in symbols}
 
 
+_of_host_steps: set[str] = set()
+
+
+def note_of_host_steps(symbols: Iterable[str]) -> None:
+    """Note kernels that steps on the host call as they run: no plan names them, but its file holds them."""
+    _of_host_steps.update(symbols)
+
+
+def of_host_steps(target: Target) -> set[str]:
+    """Return the symbols of the kernels that steps on the host have called in this process."""
+    return {symbol for symbol in _of_host_steps if (symbol, target) in _objects}
+
+
 def adopt(code_of: Mapping[str, bytes], target: Target) -> dict[str, int]:
     """Load object code from elsewhere (a plan file), unless the process has that kernel; return addresses."""
     with _guard.lock:

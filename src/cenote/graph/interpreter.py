@@ -11,7 +11,15 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
-from cenote.core.errors import FAULTS, CapacityError, CenoteError, InputError, ModelError, ShapeError
+from cenote.core.errors import (
+    FAULTS,
+    CapacityError,
+    CenoteError,
+    InputError,
+    MissingPackageError,
+    ModelError,
+    ShapeError,
+)
 from cenote.core.limits import MOST_BYTES, check_extents
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
@@ -89,7 +97,7 @@ def run_node(node: Node, inputs: Sequence[Array | None], threads: int | None = N
         raise CapacityError(f"{node.where}: its outputs take {needed / 1e6:.0f} MB, more than is available")
     try:
         with np.errstate(all="ignore"):
-            outputs = node.op.reference(*inputs) if threads is None else node.op.run_on_host(threads, *inputs)
+            outputs = node.op.reference(*inputs) if threads is None else _on_host(node.op, threads, inputs)
     except CenoteError as error:
         raise error.located(node.where) from error
     except MemoryError as error:
@@ -100,6 +108,17 @@ def run_node(node: Node, inputs: Sequence[Array | None], threads: int | None = N
     if types is not None:
         _compare(node, outputs, types)
     return outputs
+
+
+def _on_host(op: Op, threads: int, inputs: Sequence[Array | None]) -> Arrays:
+    """Run an operator where a model is cut. Kernels that its plan file does not hold, in an installation that compiles
+    none, are the reference's work, which has the same bits."""
+    try:
+        return op.run_on_host(threads, *inputs)
+    except MissingPackageError:
+        if type(op).run_on_host is Op.run_on_host:
+            raise
+        return op.reference(*inputs)
 
 
 def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:

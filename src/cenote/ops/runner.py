@@ -10,7 +10,7 @@ from cenote.core import settings
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View, dense_strides
 from cenote.kernels.cost_model import WORTH_THREADS
-from cenote.kernels.driver import driver_abi
+from cenote.kernels.driver import CALL_ON_ARRAYS, driver_abi
 from cenote.kernels.launch import DirectRunner, Launcher, Runner, with_constants
 from cenote.ops.base import Arrays, Lowering, Types
 from cenote.runtime.memory import aligned_copy
@@ -25,7 +25,9 @@ def lowering_runner(
     """A runner of calls that belong to no operator: those whose results' sizes are only known when they are made. What
     it fills may be smaller than the types `outputs` say, where the kernels see to it that they stay within."""
     shapes = tuple(y.shape for y in outputs)
-    return NativeCall(lowering, inputs, outputs, shapes, resolve_threads(threads)).runner()
+    call = NativeCall(lowering, inputs, outputs, shapes, resolve_threads(threads))
+    jit.note_of_host_steps([CALL_ON_ARRAYS.symbol, *(step.symbol for step in call.steps)])
+    return call.runner()
 
 
 def bound_calls(

@@ -97,8 +97,8 @@ def _text(plan: Plan | StoredPlan) -> bytes:
 
 
 def _objects(model: StoredModel, target: Target) -> dict[str, bytes]:
-    """Return the kernels of all plans and the driver's, so that a process that reads the file needs no other
-    cache."""
+    """Return the kernels of all plans, of their steps on the host, and the driver's, so that a process that reads the
+    file needs no other cache."""
     steps = [step for plan in model.plans.values() for step in plan.program.steps]
     used = {step.symbol for step in steps if isinstance(step, KernelStep)}
     sized = [*model.sized, *(each for tail in model.tails.values() for each in list(tail.classes.plans))]
@@ -108,6 +108,8 @@ def _objects(model: StoredModel, target: Target) -> dict[str, bytes]:
         plan.template.finish()
         kernels = [step for step in plan.template.steps if isinstance(step, KernelTemplate)]
         used |= {symbol for step in kernels for symbol, _ in step.kernels}
+    if model.tails:
+        used |= jit.of_host_steps(target)
     symbols = sorted(used)
     # A model without a plan has not requested them yet.
     jit.addresses(DRIVER, target)
