@@ -16,10 +16,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 
 from tests import executed_pages
+
+# No test depends on the load of the machine.
+hypothesis.settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("suite")
 
 os.environ["CENOTE_PLAN_CACHE"] = "0"
 os.environ["CENOTE_CHECK_FORMULAS"] = "1"

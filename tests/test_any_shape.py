@@ -21,7 +21,7 @@ SIZES = st.tuples(st.integers(1, 5), st.integers(9, 40), st.integers(9, 40))  # 
 
 
 @settings(
-    max_examples=CASES, deadline=None, derandomize=True, database=None,
+    max_examples=CASES, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 @given(open_networks(), st.lists(SIZES, min_size=2, max_size=3), st.integers(1, 2))

@@ -82,7 +82,7 @@ def threads_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(
-    max_examples=250, deadline=None, derandomize=True, database=None,
+    max_examples=250, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )  # fmt: skip
 @given(networks())

@@ -86,7 +86,7 @@ def assert_same(formulas: Formulas, sizes: tuple[int, ...]) -> int:
     return ended
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PROGRAMS, st.lists(SIZES, min_size=1, max_size=4), st.booleans())
 def test_results_are_those_of_python(
     program: list[Formula], others: list[tuple[int, int, int]], asks: bool

@@ -56,7 +56,7 @@ def test_random_networks_have_the_bits_of_the_model(tmp_path: Path, monkeypatch:
     as_on("generic", monkeypatch)
     number = iter(range(1000))
 
-    @settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=6, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(networks())
     def check(graph: onnx.ModelProto) -> None:
         model = cenote.load(graph, threads=1, tune="off")

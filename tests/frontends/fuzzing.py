@@ -15,7 +15,7 @@ CASES = int(os.environ.get("CENOTE_FUZZ_CASES", "200"))
 
 def share(tests: int) -> settings:
     """The settings of each of so many tests."""
-    return settings(max_examples=math.ceil(CASES / tests), deadline=None)
+    return settings(max_examples=math.ceil(CASES / tests))
 
 
 def small_inputs(graph: Graph) -> dict[str, np.ndarray] | None:

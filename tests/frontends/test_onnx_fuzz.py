@@ -27,7 +27,7 @@ from cenote.passes.specialize import run_in_stages
 from tests.frontends.onnx_network import NETWORK, RNG
 
 EXTENTS = st.sampled_from([-(1 << 63), -5, -1, 0, 1, 2, 3, 7, 64, 1 << 20, 1 << 31, (1 << 63) - 1])
-SETTINGS = settings(max_examples=150, deadline=None)
+SETTINGS = settings(max_examples=150)
 
 
 CONTENT = NETWORK.SerializeToString()
@@ -165,7 +165,7 @@ def _edit_weight(draw: Any, weight: onnx.TensorProto) -> None:
         weight.data_type = draw(st.integers(0, 30))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_edited_graphs(data: st.DataObject) -> None:
     proto = copy.deepcopy(NETWORK)

@@ -78,7 +78,7 @@ def test_irregular_files_are_left_whole() -> None:
     assert split(BytesSource(group)) == SplitModel(group, {})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_mutated_files_split_or_are_left_whole(data: st.DataObject) -> None:
     content = bytearray(big(5000, 4, 6000).SerializeToString())

@@ -106,7 +106,7 @@ def test_unknown_attributes_are_refused(name: str) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_slice_takes_what_onnx_describes(data: st.DataObject) -> None:
     extent, bound = data.draw(st.integers(0, 6)), st.integers(-9, 9) | st.sampled_from([-(2**63), 2**63 - 1])
     start, end = data.draw(bound), data.draw(bound)
@@ -126,7 +126,7 @@ def test_slice_takes_what_onnx_describes(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_scatter_elements_is_the_loop(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))

@@ -25,7 +25,7 @@ def typed(builder: GraphBuilder, y: str, shape: tuple[int, ...]) -> Graph:
     return specialize(builder.graph({"y": y}, "t"), {"x": TensorType(np.dtype(np.float32), shape)}).graph
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_convolution(data: st.DataObject) -> None:
     spatial, channels = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))

@@ -103,7 +103,7 @@ def check(graph: Graph) -> Graph:
     return moved
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_random_graphs(data: st.DataObject) -> None:
     builder = GraphBuilder()

@@ -251,7 +251,7 @@ def test_a_model_without_an_open_first_axis_is_not_batched(shape: Any) -> None:
     Batcher(model).close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     requests=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 2), st.integers(-1, 6)), max_size=25),
     max_batch=st.integers(1, 6),

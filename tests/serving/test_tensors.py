@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -17,7 +17,6 @@ from cenote.serving.tensors import DATATYPES, array_of, described
 NUMERIC = sorted(DATATYPES.keys() - {"BYTES"})
 
 
-@settings(deadline=None)
 @given(
     st.data(), st.sampled_from(NUMERIC), arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 )
@@ -37,7 +36,6 @@ def test_large_integers_keep_every_bit() -> None:
     assert array_of("x", "UINT64", [3], data=numbers).tolist() == numbers
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=4), max_size=4))
 def test_strings(texts: list[str]) -> None:
     raw = b"".join(len(each.encode()).to_bytes(4, "little") + each.encode() for each in texts)

@@ -69,7 +69,7 @@ def test_channels_last_is_channels_last(tmp_path: Path) -> None:
     assert model.inputs[0].shape == ("n", "h", "w", "c")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(channels=st.sampled_from([1, 3, 4, 8, 16, 17, 33, 64, 65]), batch=st.integers(1, 3))
 def test_every_channel_is_written(
     tmp_path_factory: pytest.TempPathFactory, channels: int, batch: int

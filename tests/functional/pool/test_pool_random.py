@@ -100,7 +100,7 @@ def is_refused(case: Case) -> bool:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases(), st.sampled_from(("propagate", "ignore")))
 def test_max_pool_is_the_naive_loop(case: Case, nan: str) -> None:
     if is_refused(case):
@@ -114,7 +114,7 @@ def test_max_pool_is_the_naive_loop(case: Case, nan: str) -> None:
     np.testing.assert_array_equal(case.call("max_pool", nan=nan).astype(np.float64), want.astype(np.float64))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cases(FLOATS), st.booleans(), st.sampled_from((None, 1, 3)))
 def test_average_pool_is_the_naive_loop(case: Case, include: bool, divisor: int | None) -> None:
     if is_refused(case):
@@ -126,7 +126,7 @@ def test_average_pool_is_the_naive_loop(case: Case, include: bool, divisor: int 
     close(y, want)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(cases(FLOATS, special=False), st.sampled_from((1.0, 2.0, 3.0, 1.5, float("inf"))))
 def test_lp_pool_is_the_naive_loop(case: Case, p: float) -> None:
     if not is_refused(case):
@@ -138,7 +138,7 @@ def close(y: Any, want: Any) -> None:
     np.testing.assert_allclose(y.astype(np.float64), want, rtol=tolerance, atol=tolerance)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cases((np.float64, np.float32)), st.booleans())
 def test_pytorch_agrees(case: Case, include: bool) -> None:
     torch = pytest.importorskip("torch")
@@ -164,7 +164,7 @@ def test_pytorch_agrees(case: Case, include: bool) -> None:
         )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(cases((np.float32,), special=False), st.booleans())
 def test_onnxruntime_agrees_where_it_is_right(case: Case, include: bool) -> None:
     """Explicit padding without NaN; ONNX semantics, strides given."""
@@ -202,7 +202,7 @@ def test_onnxruntime_agrees_where_it_is_right(case: Case, include: bool) -> None
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 60), st.integers(1, 9), st.integers(1, 6), st.integers(1, 3), st.booleans())
 def test_same_padding(size: int, k: int, s: int, d: int, upper: bool) -> None:
     """ "same" is the explicit padding that the formula gives, so long as no window is empty."""

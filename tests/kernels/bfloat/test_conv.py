@@ -167,7 +167,7 @@ def test_results_are_rounded_once_behind_the_activation(target: Target, algorith
 
 
 @given(data=st.data())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_any_convolution(data: st.DataObject) -> None:
     extent, small = st.integers(1, 12), st.integers(1, 3)
     n, c, h, w = (data.draw(each) for each in (small, st.integers(1, 40), extent, extent))

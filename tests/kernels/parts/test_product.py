@@ -211,7 +211,7 @@ def test_residual_and_activation(kind: str) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_any_convolution_of_any_numbers(data: st.DataObject) -> None:
     """Exponents are drawn for each channel and filter, 2^-60 to 2^60."""
     extent, small = st.integers(1, 12), st.integers(1, 3)

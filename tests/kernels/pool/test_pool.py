@@ -167,7 +167,7 @@ def geometries(draw: st.DrawFn) -> Geometry:
     return g if not has_empty_window(g) else geometry(size, (1, 1, 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     geometries(), st.sampled_from(LAYOUTS), st.sampled_from(("max", "min", "sum")), st.sampled_from((1, 3, 8))
 )

@@ -46,7 +46,7 @@ def resizes(draw: Any) -> tuple[Resize, np.ndarray[Any, Any]]:
     return op, seeded(shape, draw(st.integers(0, 9)), np.dtype(dtype))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(resizes(), st.sampled_from(TARGETS))
 def test_any_resize(case: tuple[Resize, np.ndarray[Any, Any]], target: Any) -> None:
     op, x = case

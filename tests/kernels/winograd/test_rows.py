@@ -103,7 +103,7 @@ def test_rows_of_any_size(
     assert check(op, arrays, target, wider=number % 3 == 1)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20, derandomize=True)
 @given(
     size=st.integers(1, 60),
     pads=st.tuples(st.integers(0, 9), st.integers(0, 9)),

@@ -139,7 +139,7 @@ extents = st.tuples(*[st.integers(1, 9)] * 3)
 pads_of = st.tuples(*[st.tuples(st.integers(0, 3), st.integers(0, 3))] * 3)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(
     size=extents, pads=pads_of, taps=st.integers(1, 4), n=st.integers(1, 2), filters=st.sampled_from([16, 33])
 )

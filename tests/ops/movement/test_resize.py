@@ -63,7 +63,7 @@ def test_opset_10_rounds_up_where_it_shrinks() -> None:
     assert ours(model, x).tolist() == [[[[1, 3]]]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 200), st.sampled_from(SCALES) | st.integers(1, 300), st.data())
 def test_onnxruntime(extent: int, by: float, data: Any) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
@@ -92,7 +92,7 @@ def test_onnxruntime(extent: int, by: float, data: Any) -> None:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.integers(1, 200), st.sampled_from(SCALES) | st.integers(1, 300),
     st.sampled_from(("nearest", "nearest-exact", "linear")), st.sampled_from((np.float32, np.float64, np.uint8)),
@@ -109,7 +109,7 @@ def test_torch(extent: int, by: float, mode: str, dtype: Any) -> None:
     np.testing.assert_allclose(made.astype(float), theirs.astype(float), rtol=0, atol=bound * extent)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 300), st.integers(2, 300), st.sampled_from(("legacy", "half", "corners")))
 def test_tensorflow(extent: int, size: int, kind: str) -> None:
     """TensorFlow and TFLite in their own words: a scale of float32, times the index."""

@@ -314,7 +314,7 @@ def test_rows_of_depthwise_windows_are_products_of_four_where_an_instruction_add
     size=st.integers(3, 9), window=st.integers(1, 3), stride=st.integers(1, 2), pad=st.integers(0, 2),
     signed=st.booleans(), zero=st.integers(-128, 127), y_zero=st.integers(-128, 127),
 )  # fmt: skip
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_convolution_of_bytes_has_every_bit_or_is_left_to_the_reference(
     n: int, groups: int, c: int, k: int, size: int, window: int, stride: int, pad: int, signed: bool, zero: int,
     y_zero: int,

@@ -187,7 +187,7 @@ def test_floats_of_sums_round_at_each_step(case: Case, many: bool, target: Targe
     window=st.integers(1, 3), stride=st.integers(1, 2), pad=st.integers(0, 2), rank=st.integers(1, 2),
     signed=st.booleans(), zero=st.integers(-128, 127),
 )  # fmt: skip
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_sums_are_exact(
     groups: int, c: int, k: int, size: int, window: int, stride: int, pad: int, rank: int, signed: bool, zero: int
 ) -> None:  # fmt: skip

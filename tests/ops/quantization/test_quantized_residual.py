@@ -123,7 +123,7 @@ def test_tiles_have_every_bit(target: Target) -> None:
     signed=st.booleans(), zeros=st.tuples(*[st.integers(0, 255)] * 4),
     scales=st.tuples(*[st.floats(0.03125, 3.0, width=32)] * 3), relu=st.booleans(),
 )  # fmt: skip
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_any_scales_and_zero_points_have_every_bit(
     window: int, c: int, k: int, size: int, signed: bool, zeros: tuple[int, int, int, int],
     scales: tuple[float, float, float], relu: bool,

@@ -53,7 +53,7 @@ def content_of(a: Array, b: Array, constants: dict[str, Array]) -> bytes:
     return model(NODES, {"a": a, "b": b}, constants, ["y"], {"y": kind})
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=12, derandomize=True, phases=[Phase.generate])
 @given(
     st.sampled_from([((1, 6), (1, 6)), ((2, 3), (2, 3)), ((2, 1), (1, 3)), ((), (2,)), ((3,), ()), ((), ())]),
     st.tuples(st.integers(1, 70), st.integers(1, 70), st.integers(1, 70)),
