@@ -251,9 +251,8 @@ class GraphBuilder:
             return types
         if any(kind is not None and kind.value is None for kind in known):
             return types
-        node = Node(
-            op, tuple(f"{i}" * (kind is not None) for i, kind in enumerate(known)), ("y",) * len(types)
-        )
+        names = tuple("" if kind is None else f"x{index}" for index, kind in enumerate(known))
+        node = Node(op, names, tuple(f"y{index}" for index in range(len(types))))
         return [TensorType.known(array) for array in run_sized(node, contents)]
 
     def graph(self, outputs: Mapping[str, str], name: str) -> Graph:
