@@ -216,7 +216,7 @@ def test_both_at_once_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "uninstall both, then install one" in cenote.info().problem
 
 
-def following_content(op: str) -> tuple[bytes, list[Array]]:
+def following_content(op: str, open_sizes: bool) -> tuple[bytes, list[Array]]:
     """A model whose shapes follow content, by an operator with kernels for where it is cut, and its inputs."""
     random = np.random.default_rng(3)
     if op == "NonMaxSuppression":
@@ -236,7 +236,11 @@ def following_content(op: str) -> tuple[bytes, list[Array]]:
         helper.make_node("Cast", ["found"], ["y"], to=TensorProto.DOUBLE),
     ]
     inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        helper.make_tensor_value_info(
+            name,
+            helper.np_dtype_to_tensor_dtype(array.dtype),
+            [size if size < 10 or not open_sizes else "n" for size in array.shape],
+        )
         for name, array in zip(names, arrays, strict=True)
     ]
     y = helper.make_tensor_value_info("y", TensorProto.DOUBLE, None)
@@ -252,12 +256,13 @@ def test_each_operator_with_kernels_where_a_model_is_cut_is_tried() -> None:
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["held", "left out"])
+@pytest.mark.parametrize("open_sizes", [True, False], ids=["open", "fixed"])
 @pytest.mark.parametrize("op", ["NonZero", "Unique", "Compress", "NonMaxSuppression"])
 def test_shapes_that_follow_content(
-    site: Path, tmp_path: Path, op: str, held: bool, monkeypatch: pytest.MonkeyPatch
+    site: Path, tmp_path: Path, op: str, open_sizes: bool, held: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By kernels that the plan file holds, or by the reference where it does not: the same bits."""
-    content, arrays = following_content(op)
+    content, arrays = following_content(op, open_sizes)
     model = cenote.load(content, threads=1)
     expected = np.asarray(model(*arrays))
     assert expected.size > 2

@@ -298,8 +298,9 @@ def note_of_host_steps(symbols: Iterable[str]) -> None:
 
 
 def of_host_steps(target: Target) -> set[str]:
-    """Return the symbols of the kernels that steps on the host have called in this process."""
-    return {symbol for symbol in _of_host_steps if (symbol, target) in _objects}
+    """Return the symbols of the kernels that steps on the host have called in this process. Others may note some
+    meanwhile."""
+    return {symbol for symbol in _of_host_steps.copy() if (symbol, target) in _objects}
 
 
 def adopt(code_of: Mapping[str, bytes], target: Target) -> dict[str, int]:

@@ -101,14 +101,17 @@ def _objects(model: StoredModel, target: Target) -> dict[str, bytes]:
     file needs no other cache."""
     steps = [step for plan in model.plans.values() for step in plan.program.steps]
     used = {step.symbol for step in steps if isinstance(step, KernelStep)}
-    sized = [*model.sized, *(each for tail in model.tails.values() for each in list(tail.classes.plans))]
+    tails = list(model.tails.values())
+    sized = [*model.sized, *(each for tail in tails for each in list(tail.classes.plans))]
     while sized:
         _, plan = sized.pop()
-        sized += list(plan.tail.classes.plans) if plan.tail is not None else []
+        if plan.tail is not None:
+            tails.append(plan.tail)
+            sized += list(plan.tail.classes.plans)
         plan.template.finish()
         kernels = [step for step in plan.template.steps if isinstance(step, KernelTemplate)]
         used |= {symbol for step in kernels for symbol, _ in step.kernels}
-    if model.tails:
+    if tails:
         used |= jit.of_host_steps(target)
     symbols = sorted(used)
     # A model without a plan has not requested them yet.
