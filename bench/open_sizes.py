@@ -9,6 +9,7 @@ and with ONNX Runtime's. Ends with an error where one differs by more than TOLER
 """
 
 import argparse
+import re
 import sys
 import tempfile
 import warnings
@@ -116,7 +117,8 @@ def check(name: str, path: Path, count: int) -> Found:
         for y, own, other in zip(ours, alone, theirs, strict=True):
             found.fixed = max(found.fixed, difference(y, own) if y.shape == own.shape else np.inf)
             found.peer = max(found.peer, difference(y, other) if y.shape == other.shape else np.inf)
-    found.classes = repr(model).rpartition("threads=1")[2].strip(", >") or "one plan for each size"
+    counted = re.search(r"(\d+) class", repr(model))
+    found.classes = counted[1] if counted else "one for each size"
     return found
 
 
@@ -136,7 +138,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             export(name, path)
             found.append(check(name, path, given.sizes))
         print(f"{name}: {found[-1]}", flush=True)
-    header = ["", "sizes", "plans", "same bits as fixed sizes", "difference", "from ONNX Runtime"]
+    header = [
+        "Network",
+        "sizes",
+        "classes",
+        "same bits as fixed sizes",
+        "largest difference",
+        "from ONNX Runtime",
+    ]
     rows = [
         [one.name, str(one.sizes), one.classes, str(one.same), f"{one.fixed:.1e}", f"{one.peer:.1e}"]
         for one in found

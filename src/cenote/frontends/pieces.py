@@ -41,23 +41,19 @@ def _sizes_wanted(builder: GraphBuilder) -> str:
     mostly is the batch, and once that did not help, all."""
     for declared in builder.inputs:
         shape = (None, None) if declared.shape is None else declared.shape
-        if all(isinstance(size, int) for size in shape):
+        open_axes = [axis for axis, size in enumerate(shape) if not isinstance(size, int)]
+        if not open_axes:
             continue
-        stays = (
-            len(shape) > 1
-            and not isinstance(shape[0], int)
-            and any(not isinstance(s, int) for s in shape[1:])
-        )
         sizes = [
-            size if isinstance(size, int) else 1 if axis == 0 else 100 for axis, size in enumerate(shape)
+            ("100" if axis else "1") if axis in open_axes else str(size) for axis, size in enumerate(shape)
         ]
-        python, shell = (
-            ",".join([open_size if stays else str(sizes[0]), *map(str, sizes[1:])])
-            for open_size in ("None", "?")
-        )
+        wanted, python, shell = "all of them", sizes[0], sizes[0]
+        if open_axes[0] == 0 and len(open_axes) > 1:
+            wanted, python, shell = "these", "None", "?"
         return (
-            f"; where it follows from the inputs' sizes, give {'these' if stays else 'all of them'}: "
-            f"shapes={{'{declared.name}': ({python})}} or --bounds '{declared.name}={shell}'"
+            f"; where it follows from the inputs' sizes, give {wanted}: "
+            f"shapes={{'{declared.name}': ({','.join([python, *sizes[1:]])})}} "
+            f"or --bounds '{declared.name}={','.join([shell, *sizes[1:]])}'"
         )
     return ""
 

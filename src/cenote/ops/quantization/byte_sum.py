@@ -21,7 +21,6 @@ from cenote.core.types import FLOAT32, Array
 from cenote.kernels.elementwise.expression import Expression, Step
 from cenote.ops.elementwise.pointwise import Function
 
-PAIRS = 1 << 16
 _MOVES = 40  # units in the last place of C, in both directions
 _NEAR = 2e-3  # pairs that are further from a half agree whatever the roundings
 _LARGEST = 2.0**20  # sums beyond it are not rounded by the kernel
