@@ -20,7 +20,7 @@ from tests.harness import lowerings_of, run_lowering
 from tests.targets import TARGETS, target_name
 
 
-def loaded(kind: str, inputs: dict[str, Any], shape: list[Any], **attributes: Any) -> Any:
+def loaded(kind: str, inputs: dict[str, Any], shape: list[Any], threads: int = 0, **attributes: Any) -> Any:
     """A model of one layer: x is given, what else is in `inputs` is constant but for the lengths."""
     names = ["x", "w", "r", "bias", "lengths"]
     given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
@@ -30,7 +30,8 @@ def loaded(kind: str, inputs: dict[str, Any], shape: list[Any], **attributes: An
     node = helper.make_node(kind, [n if n in inputs else "" for n in names], ["y", "state"], **attributes)
     constants = [numpy_helper.from_array(a, n) for n, a in inputs.items() if n not in ("x", "lengths")]
     graph = helper.make_graph([node], "g", given, outputs, constants)
-    return cenote.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return cenote.load(proto, threads=threads or None)
 
 
 def weights(gates: int, hidden: int, features: int, directions: int = 1) -> dict[str, Any]:
@@ -166,3 +167,46 @@ def test_a_text_recogniser_exported_by_pytorch() -> None:
     steps = [step for step in model.plan.describe().steps if "lstm" in step.op]
     assert len(steps) >= 2
     assert all(step.kind != "host" for step in steps)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=target_name)
+@pytest.mark.parametrize("kind", [*KINDS, "GRU after"])
+def test_steps_that_threads_share(kind: str, target: Target) -> None:
+    """The same bits as of one kernel that walks all steps: forwards and backwards, with states given and without, with
+    lengths, in both orders of batch and steps, for constant weights and computed ones."""
+    make, gates = KINDS[kind.split()[0]]
+    for batch in range(1, 5):
+        hidden = (184 if kind == "RNN" else 112) + (batch % 2) * 5
+        options: dict[str, Any] = {"linear_before_reset": True} if kind == "GRU after" else {}
+        options |= {"direction": "reverse"} if batch > 2 else {}
+        options |= {"batch_first": True} if batch % 2 else {}
+        op = make(outputs=3 if kind == "LSTM" else 2, **options)
+        shape = (batch, 4, 6) if op.batch_first else (4, batch, 6)
+        state = (batch, 1, hidden) if op.batch_first else (1, batch, hidden)
+        given = [seeded(shape, 4), *weights(gates, hidden, 6).values()]
+        if batch > 1:
+            given += [np.array([3, 0, 4, 2], np.int32)[:batch], seeded(state, 5)]
+        want = op.reference(*given)
+        for constants in (True, False):
+            offered = {each.name: each for each in lowerings_of(op, given, target, constants)}
+            assert list(offered) == ["steps", "shared_steps"]
+            alone, shared = (
+                run_lowering(op, each, given, target, constants=constants, junk=0x5A)
+                for each in offered.values()
+            )
+            for one, got, wanted in zip(alone, shared, want, strict=True):
+                np.testing.assert_array_equal(one, got)
+                np.testing.assert_allclose(got, wanted, atol=2e-6)
+
+
+def test_threads_that_share_steps_give_the_same_bits() -> None:
+    given, x = weights(4, 128, 10), seeded((30, 1, 10), 4)
+    results = []
+    for length, algorithm in ((30, "shared_steps"), ("length", "steps")):
+        for threads in (1, 2, 3):
+            model = loaded("LSTM", {"x": None, **given}, [length, 1, 10], threads, hidden_size=128)
+            results.append(model(x))
+            assert {step.algorithm for step in model.plan.describe().steps} == {algorithm}
+    for result in results[1:]:
+        for one, other in zip(results[0], result, strict=True):
+            np.testing.assert_array_equal(one, other)

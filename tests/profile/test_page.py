@@ -37,6 +37,23 @@ def test_the_table_has_the_heaviest_steps_first() -> None:
     assert str(PROFILE) == PROFILE.table()
 
 
+def test_calls_of_one_kernel_for_one_node_are_one_row() -> None:
+    """As of the steps of a sequence, which alternate between two kernels here."""
+    steps = tuple(
+        replace(STEP, index=i, node="gru", kernel=f"phase{i % 2}", ms=1.0 + i % 2, share=0.01, operations=10)
+        for i in range(40)
+    )
+    rows = [
+        line for line in replace(PROFILE, steps=steps).table().splitlines() if re.match(r" *\d+  gru", line)
+    ]
+    assert [re.split("  +", row.strip())[:5] for row in rows] == [
+        ["1", "gru", "direct x20", "40.000", "20.0%"],
+        ["0", "gru", "direct x20", "20.000", "20.0%"],
+    ]
+    few = replace(PROFILE, steps=steps[:8]).table()
+    assert len(re.findall("  gru  ", few)) == 8
+
+
 def test_the_table_says_what_is_in_the_profile() -> None:
     text = PROFILE.table()
     said = (

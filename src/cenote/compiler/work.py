@@ -70,9 +70,9 @@ def computation_dtype(made: Sequence[TensorType]) -> str:
 
 def _moved(calls: Sequence[Call], inputs: Bytes, outputs: Bytes, temporaries: Bytes) -> list[tuple[int, int]]:
     """Return the bytes that each call reads and writes at least. Several calls share what they write; a temporary is
-    written by the first that has it and read by those after."""
+    written by the first that has it and read by those after, which may have a view of a part."""
     touched = [
-        dict.fromkeys(place_of(x.slot) for x in call.arguments if isinstance(x, View)) for call in calls
+        {place_of(x.slot): x.type.nbytes for x in call.arguments if isinstance(x, View)} for call in calls
     ]
     writers = Counter(place for places in touched for place in places)
     seen: set[Place] = set()
@@ -86,9 +86,9 @@ def _moved(calls: Sequence[Call], inputs: Bytes, outputs: Bytes, temporaries: By
             for place in places
             if place in outputs
         )
-        for place in places:
+        for place, part in places.items():
             if place in temporaries:
-                nbytes = temporaries[place]
+                nbytes = minimum(temporaries[place], part)
                 read, written = (read + nbytes, written) if place in seen else (read, written + nbytes)
                 seen.add(place)
         moved.append((read, written))

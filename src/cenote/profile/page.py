@@ -18,6 +18,7 @@ from cenote.profile.table import (
     metric_row,
     milliseconds,
     row,
+    step_rows,
 )
 
 # Rows of the table of a page; those that are not folded away.
@@ -40,7 +41,7 @@ def page(profile: ProfileFields) -> str:
 
 def fragment(profile: ProfileFields) -> str:
     """Return the accounts, the findings and the heaviest steps."""
-    steps = _heaviest(profile)[:_FEW_STEPS]
+    steps = step_rows(profile.steps)[:_FEW_STEPS]
     content = (
         f"<h1>{escape(profile.model)}</h1>" + _head(profile) + _findings(profile.findings) + _table(steps)
     )
@@ -136,13 +137,9 @@ def _signed(value: float) -> str:
     return f"{'-' if value < 0 else ''}{milliseconds(abs(value))}"
 
 
-def _heaviest(profile: ProfileFields) -> list[StepStats]:
-    return sorted(profile.steps, key=lambda step: -step.ms)
-
-
 def _steps(profile: ProfileFields) -> str:
     """Return the heaviest steps, then the others folded away."""
-    steps = _heaviest(profile)[:_MOST_STEPS]
+    steps = step_rows(profile.steps)[:_MOST_STEPS]
     first, rest = steps[:_SHOWN_STEPS], steps[_SHOWN_STEPS:]
     share = sum(step.share for step in rest)
     more = f"<details><summary>{len(rest)} more steps, {share:.1%} of the latency</summary>{_table(rest)}</details>"
@@ -165,7 +162,7 @@ def _table(steps: Sequence[StepStats], names: Sequence[str] = HEADS, row_of: Row
 
 def _measures(profile: ProfileFields) -> str:
     """Return the measures of the heaviest steps, and what the processor counted."""
-    steps = [step for step in _heaviest(profile) if step.metrics.levels][:_SHOWN_STEPS]
+    steps = [step for step in step_rows(profile.steps) if step.metrics.levels][:_SHOWN_STEPS]
     if not steps:
         return ""
     lines = "".join(f"<p>{escape(line)}</p>" for line in summary(profile.counters))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 
-from cenote.core.text import aligned, digits, ending
+from cenote.core.text import aligned, digits, ending, split_words
 from cenote.profile.environment import Environment
 from cenote.profile.fields import ProfileFields, StepStats
 from cenote.profile.metrics.counters import summary
@@ -15,6 +17,10 @@ TOP = 20
 # Widths of columns, in letters.
 _NODE, _ALGORITHM = 38, 18
 _NOTABLE_CORES = 0.1
+_MANY = 8  # calls of one kernel for one node that are one row
+_SUMMED = split_words(
+    "ms share kernels_ms waits_ms driver_ms low_ms operations executed_operations bytes read_bytes written_bytes"
+)
 HEADS = ("step", "node", "algorithm", "ms", "share", "busy", "Gop/s", "executed", "GB/s", "roof")
 RowOf = Callable[[StepStats], tuple[str, ...]]
 METRIC_HEADS = (
@@ -103,13 +109,38 @@ def _rows(
     text: int,
 ) -> Iterator[str]:
     """Yield the heaviest steps as rows; `text`: a column of words beside the node's and the algorithm's."""
-    steps = sorted(profile.steps, key=lambda step: -step.ms)
+    steps = step_rows(profile.steps)
     shown = steps[: top or len(steps)]
     yield from aligned([heads, *(row_of(step) for step in shown)], (1, 2, text))
     rest = steps[len(shown) :]
     if rest:
         ms = sum(step.ms for step in rest)
         yield f"and {len(rest)} more steps: {milliseconds(ms)} ({ms / profile.accounts.total:.1%})"
+
+
+def step_rows(steps: Sequence[StepStats]) -> list[StepStats]:
+    """Return the steps as rows show them, those that take most time first. Many calls of one kernel for one node, as of
+    the steps of a sequence, are one row."""
+    alike: dict[tuple[int, str, str], list[StepStats]] = defaultdict(list)
+    for step in steps:
+        alike[step.stage, step.node, step.kernel or str(step.index)].append(step)
+    rows = [row for each in alike.values() for row in ([_together(each)] if len(each) >= _MANY else each)]
+    return sorted(rows, key=lambda step: -step.ms)
+
+
+def _together(steps: Sequence[StepStats]) -> StepStats:
+    """Return many steps as one, in the place of the first, with the measures of the one that takes most time."""
+    most = max(steps, key=lambda step: step.ms)
+    kernels = sum(step.kernels_ms for step in steps)
+    reached = sum((step.roof_share or 0.0) * step.kernels_ms for step in steps)
+    return dataclasses.replace(
+        most,
+        index=steps[0].index,
+        algorithm=f"{most.algorithm} x{len(steps)}",
+        busy_ms=tuple(map(sum, zip(*(step.busy_ms for step in steps), strict=True))),
+        roof_share=None if most.roof_share is None or not kernels else reached / kernels,
+        **{name: sum(getattr(step, name) for step in steps) for name in _SUMMED},
+    )
 
 
 def _beginning(step: StepStats) -> tuple[str, ...]:

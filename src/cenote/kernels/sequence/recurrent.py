@@ -87,9 +87,10 @@ STATE_NAMES = ("first_h", "first_c", "last_h", "last_c")
 
 
 class Sweep:
-    """Emitter of one item: a direction of a few samples, through all steps."""
+    """Emitter of one item: a direction of a few samples, through all steps. `states`: where they wait, if not in
+    scratch."""
 
-    def __init__(self, spec: RecurrentSpec, k: Kernel, item: Value) -> None:
+    def __init__(self, spec: RecurrentSpec, k: Kernel, item: Value, states: Pointer | None = None) -> None:
         self.spec, self.k, self.lanes = spec, k, k.target.lanes()
         self.hidden, self.width, self.steps = k.number("hidden"), k.number("width"), k.number("steps")
         self.direction, self.tile = item // k.number("tiles"), item % k.number("tiles")
@@ -104,10 +105,9 @@ class Sweep:
         self.biases = k.pointer("bias") + self.direction * self.hidden * (2 * gates)
         self.holes = k.pointer("peepholes") + self.direction * self.hidden * 3
         self.outputs = k.pointer("y") + self.direction * k.number("y_direction")
-        scratch = k.scratch.cast(F32)
         self.slot = self.width * spec.rows
-        self.states = scratch
-        self.extra = [scratch + self.slot * (2 + n) for n in range(STATES[spec.cell] - 2)]
+        self.states = k.scratch.cast(F32) if states is None else states
+        self.extra = [self.states + self.slot * (2 + n) for n in range(STATES[spec.cell] - 2)]
         self.lengths: list[Value] = []
 
     def emit(self) -> None:
@@ -118,10 +118,14 @@ class Sweep:
 
     def step(self, step: Value) -> None:
         """Compute the new states of one step."""
+        self.at(step).emit()
+
+    def at(self, step: Value) -> Moment:
+        """Return the emitter of one step."""
         times = self.times(step)
         odd = step & 1
         now, new = self.states + self.slot * odd, self.states + self.slot * (1 - odd)
-        self.moment(times, now, new, self.running(step, times)).emit()
+        return self.moment(times, now, new, self.running(step, times))
 
     def times(self, step: Value) -> list[Value]:
         """Return for each sample the place in its sequence that a step is about."""
@@ -166,14 +170,17 @@ class Sweep:
                 if is_given:
                     value = self.state(name, row).load(column, self.lanes, mask)
                 (place + self.width * row + column).store(value)
-        if not spec.lengths:
-            return
-        self.lengths = [k.pointer("lengths").load(sample).to(I64) for sample in self.samples]
-        for sample, length in zip(self.samples, self.lengths, strict=True):
+        self.read_lengths()
+        for sample, length in zip(self.samples, self.lengths, strict=False):
             noted = k.pointer("noted") + (self.direction * k.number("batch") + sample) * 2
             bad = (length < 0) | (length > self.steps)
             noted.store(k.select(bad, k.integer(1), k.integer(0)))
             noted.store(length, 1)
+
+    def read_lengths(self) -> None:
+        """Load the samples' lengths, where they have some."""
+        if self.spec.lengths:
+            self.lengths = [self.k.pointer("lengths").load(sample).to(I64) for sample in self.samples]
 
     def blocks(self) -> Iterator[tuple[Value, int, Value | None]]:
         """Yield for each vector of hidden units (emitted) and sample (unrolled) its start and its mask."""
@@ -205,21 +212,23 @@ class Moment:
             self.outputs.append(sweep.outputs + y)
 
     def emit(self) -> None:
-        k, sweep = self.k, self.sweep
-        before: Value | int = 0
-        for phase, chosen in enumerate(phases_of(self.spec.cell)):
-            units, groups = self.spec.units[phase], k.number(f"groups_{phase}")
-            for group in k.range(0, groups):
-                sums = self._sums(phase, group, before)
-                for unit in range(units):
-                    column = (group * units + unit) * self.lanes
-                    mask = sweep.mask(column)
-                    for row in range(self.spec.rows):
-                        totals = [sums[n * units + unit][row] for n in range(len(chosen))]
-                        _Cell(self, column, row, mask).emit(phase, totals)
-            before = sweep.hidden * sweep.width * len(chosen)
+        for phase in range(len(self.spec.units)):
+            for group in self.k.range(0, self.k.number(f"groups_{phase}")):
+                self.group(phase, group)
 
-    def _sums(self, phase: int, group: Value, before: Value | int) -> list[list[Value]]:
+    def group(self, phase: int, group: Value) -> None:
+        """Compute what a phase makes of a group of hidden units."""
+        sweep, phases = self.sweep, phases_of(self.spec.cell)
+        units, gates, earlier = self.spec.units[phase], len(phases[phase]), sum(map(len, phases[:phase]))
+        sums = self._sums(phase, group, sweep.hidden * sweep.width * earlier)
+        for unit in range(units):
+            column = (group * units + unit) * self.lanes
+            mask = sweep.mask(column)
+            for row in range(self.spec.rows):
+                totals = [sums[n * units + unit][row] for n in range(gates)]
+                _Cell(self, column, row, mask).emit(phase, totals)
+
+    def _sums(self, phase: int, group: Value, before: Value) -> list[list[Value]]:
         """Multiply a group's weights by the state; per vector (gates, then units) and sample. `before`: the elements of
         earlier phases."""
         sweep, vectors = self.sweep, len(phases_of(self.spec.cell)[phase]) * self.spec.units[phase]
