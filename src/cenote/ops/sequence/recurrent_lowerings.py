@@ -287,7 +287,7 @@ class StepwiseLayer(RecurrentLayer):
 
     @property
     def temporaries(self) -> tuple[TensorType, ...]:
-        """Those of a layer and the states, before what is noted."""
+        """Temporaries of a layer and the states, before what is noted."""
         own, noted = list(super().temporaries), 1 if self.has(4) else 0
         own.insert(len(own) - noted, TensorType(FLOAT32, (self.scratch // FLOAT32.itemsize,)))
         return tuple(own)
