@@ -50,9 +50,8 @@ saturates. Random weights amplify both, and ties that round the other way."""
 _SATURATION = """\
 Quantised numbers of all layers that are more than one step from the plain ones, in millionths, and the most steps;
 each layer is given the plain numbers of those before it (`bench/saturation.py`). Without VNNI, ONNX Runtime and
-OpenVINO add pairs of products in 16 bits (VPMADDUBSW), which saturate beyond 32767; Cenote takes that instruction
-only where the weights cannot reach it. LiteRT's file has other numbers; its answers have the same bits with and
-without VNNI."""
+OpenVINO add pairs of products in 16 bits (VPMADDUBSW), which saturate beyond 32767; Cenote multiplies them in 16 bits
+and adds in 32. LiteRT's file has other numbers; its answers have the same bits with and without VNNI."""
 
 
 def verdicts(bits: Sequence[Row], floats: dict[tuple[str, int], Row]) -> list[str]:
