@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import cenote
 from tests import house_rules
+from tests.house_rules import parsed, walked
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "cenote"
@@ -68,12 +68,6 @@ WARM_START = {
 APPLICATIONS = {"cli"}
 
 
-@cache
-def parsed(source: str) -> ast.Module:
-    """The syntax tree of a source: several rules look at each."""
-    return ast.parse(source)
-
-
 def files() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
@@ -127,7 +121,9 @@ def faults_of(path: Path, source: str) -> list[str]:
 def typing_lines(source: str) -> set[int]:
     """Lines under `if TYPE_CHECKING:`, which never run."""
     lines: set[int] = set()
-    for node in ast.walk(parsed(source)):
+    if "TYPE_CHECKING" not in source:
+        return lines
+    for node in walked(source):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines
@@ -196,7 +192,7 @@ def test_applications_use_public_names_only() -> None:
         (path.name, node.attr)
         for path in files()
         if part_of(path) in APPLICATIONS
-        for node in ast.walk(parsed(path.read_text(encoding="utf-8")))
+        for node in walked(path.read_text(encoding="utf-8"))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cenote"
     }
     assert not {(file, name) for file, name in used if name not in public}
@@ -215,7 +211,7 @@ def test_files_stay_short(folder: str) -> None:
 
 def long_functions(path: Path) -> Iterator[tuple[str, int]]:
     """Functions over the limit as (path:name, lines)."""
-    for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
+    for node in walked(path.read_text(encoding="utf-8")):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > LONGEST_FUNCTION:
@@ -257,7 +253,7 @@ def file_graph(sources: dict[str, str]) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for name, source in sources.items():
         graph[name] = set()
-        for node in ast.walk(parsed(source)):
+        for node in walked(source):
             if isinstance(node, ast.Import):
                 found = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):

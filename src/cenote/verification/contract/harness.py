@@ -225,10 +225,10 @@ def launch(
     call = with_constants(call, constant)
     words = np.array([*map(address_or_number, call.arguments), 0], np.int64)
     scratch = GuardedBuffer(call.scratch, buffers[0].junk if buffers else 0xFF)
-    address = jit.addresses([call.spec], target)[call.spec.symbol]
+    (address,) = jit.addresses([call.spec], target).values()
     memory: list[Array] = [words, *(buffer.memory for buffer in [scratch, *buffers, *constants])]
     size = chunk or max(call.items, 1)
     for begin in reversed(range(0, call.items, size)):
         end = min(begin + size, call.items)
         native(call.spec, address, (words.ctypes.data, begin, end, scratch.data.ctypes.data), memory)
-    scratch.check(f"{call.spec.symbol}, scratch")
+    scratch.check(f"{type(call.spec).__name__}, scratch")
