@@ -103,18 +103,33 @@ def test_rows_of_any_size(
     assert check(op, arrays, target, wider=number % 3 == 1)
 
 
+@pytest.mark.parametrize("target", TARGETS, ids=target_name)
+@pytest.mark.parametrize(("filters", "dilation"), [(16, 1), (16, 2), (24, 3), (40, 2)])
+def test_sums_of_several_parts_and_any_number_of_tiles(filters: int, dilation: int, target: Target) -> None:
+    """Runs of fewer tiles than the narrowest in registers, each phase's beside the next one's."""
+    op = Conv(pads=((3 * dilation, 3 * dilation),), dilations=(dilation,))
+    for tiles in range(1, 14):
+        assert (
+            check(op, inputs(1, 264, filters, 4 * tiles * dilation - dilation // 2, 7), target) or tiles < 3
+        )
+
+
 @settings(max_examples=20, derandomize=True)
 @given(
     size=st.integers(1, 60),
+    channels=st.sampled_from([16, 264]),
     pads=st.tuples(st.integers(0, 9), st.integers(0, 9)),
     taps=st.integers(3, 14),
     dilation=st.integers(1, 5),
     residual=st.booleans(),
 )
-def test_any_window(size: int, pads: tuple[int, int], taps: int, dilation: int, residual: bool) -> None:
+def test_any_window(
+    size: int, channels: int, pads: tuple[int, int], taps: int, dilation: int, residual: bool
+) -> None:
     if size + sum(pads) < (taps - 1) * dilation + 1:
         return
-    op, arrays = Conv(pads=(pads,), dilations=(dilation,), residual=residual), inputs(2, 16, 17, size, taps)
+    op = Conv(pads=(pads,), dilations=(dilation,), residual=residual)
+    arrays = inputs(2, channels, 17, size, taps)
     if residual:
         shape = reference(dataclasses.replace(op, residual=False), arrays).shape
         arrays.append(np.random.default_rng(5).standard_normal(shape).astype(np.float32))

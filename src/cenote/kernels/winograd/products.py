@@ -18,6 +18,7 @@ into the last: 5.86, 6.19; 6.79, 6.38; 9.38, 8.61. Every second line only takes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
@@ -118,22 +119,24 @@ class Products:
         all channels' blocks."""
         k, lanes = self.k, self.lanes
         longer, shorter = runs
+        narrowest = self.widths[0]
         asked = k.cursor(weights.offset_unchecked(ahead))
         done = longer[0] * longer[1]
         for turn in k.range(0, 2):
             is_first = turn.equals(0)
             count, tiles = (k.select(is_first, a, b) for a, b in zip(longer, shorter, strict=True))
             first = k.select(is_first, k.integer(0), done)
-            tiles = k.max_drop_nan(tiles, k.integer(self.widths[0]))
+            padded = k.max_drop_nan(tiles, k.integer(narrowest))
             for width in reversed(self.widths):
-                with k.when(tiles.equals(width)):
+                with k.when(padded.equals(width)):
                     for run in k.range(0, count):
                         tile = first + run * width
                         to = m + tile * (self.blocks * lanes)
                         asks = (run + k.select(is_first, k.integer(0), longer[0])) < AHEAD
                         if terms is not None:
                             asks = asks & terms.asks
-                        self.product(v + tile * lanes, to, weights, width, asked, asks, terms)
+                        real = tiles if width == narrowest else None
+                        self.product(v + tile * lanes, to, weights, width, asked, asks, terms, real)
 
     def involved(self, xi: Value) -> tuple[Value, Value]:
         """Range of the tiles that have the product xi: short ones lack some points."""
@@ -158,9 +161,12 @@ class Products:
         asked: Cursor,
         asks: Value,
         terms: PartOfSum | None,
+        real: Value | None,
     ) -> None:
         """Emit the sums of `width` tiles by the group's filter vectors; where `asks` is true, prefetch the lines from
-        `asked` on. A chain of additions has at most FAST_TERMS channels; chains are added to one another.
+        `asked` on. A chain of additions has at most FAST_TERMS channels; chains are added to one another. `real`: the
+        number of tiles where there may be fewer. Sums of parts leave the others alone: these places are the next map's,
+        to whose sums a later part would add.
 
         The innermost loop reads at constant distances from two addresses that it moves itself: indexed addresses cost
         up to 20 %.
@@ -169,15 +175,17 @@ class Products:
         row, zero = blocks * lanes, k.constant(self.word, 0, lanes)
         unroll = lanes if width >= self.widths[-1] - 1 else min(SHORT, lanes)
         sums: list[list[Variable]] = [[k.variable(zero) for _ in range(blocks)] for _ in range(width)]
-        places = [(sums[i][o], i * row + o * lanes) for i in range(width) for o in range(blocks)]
+        places = [[(sums[i][o], i * row + o * lanes) for o in range(blocks)] for i in range(width)]
+        every = [place for tile in places for place in tile]
         source, factors = k.cursor(v), k.cursor(weights)
         before = 0 if terms is None else terms.first
+        in_parts = isinstance(before, Value)
         step = k.select(asks, k.integer(unroll * row // AHEAD), k.integer(0))
         move_on = self.moves(source, before)
         channel_blocks = k.number("channel_blocks") if terms is None else terms.blocks
         most = self.chain
         for first in k.range(0, channel_blocks, most):
-            for total, _ in places:
+            for total, _ in every:
                 total.value = zero
             for _ in k.range(first, k.min_drop_nan(first + most, channel_blocks)):
                 for _ in k.steps(lanes, unroll):
@@ -196,10 +204,12 @@ class Products:
                     factors.move(unroll * row)
                 move_on()
             with k.when(first + before > 0):
-                for total, place in places:
+                for total, place in every:
                     total.value = total.value + m.load(place, lanes)
-            for total, place in places:
-                m.store(total.value, place)
+            for tile, of_tile in enumerate(places):
+                with k.when(real > tile) if real is not None and in_parts and tile else nullcontext():
+                    for total, place in of_tile:
+                        m.store(total.value, place)
 
     def spreading(self, here: Pointer, width: int, channels: int) -> Callable[[int, int], Value]:
         """Return the function from a tile and a channel to the vector of that number in V."""
