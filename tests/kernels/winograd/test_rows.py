@@ -16,6 +16,7 @@ from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.winograd.row_calls import WinogradRowsTiling
 from cenote.ops.base import Lowering
+from cenote.ops.conv import winograd
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.winograd import flat_shape
 from cenote.runtime.formulas import Formulas
@@ -104,11 +105,15 @@ def test_rows_of_any_size(
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=target_name)
-@pytest.mark.parametrize(("filters", "dilation"), [(16, 1), (16, 2), (24, 3), (40, 2)])
-def test_sums_of_several_parts_and_any_number_of_tiles(filters: int, dilation: int, target: Target) -> None:
-    """Runs of fewer tiles than the narrowest in registers, each phase's beside the next one's."""
+@pytest.mark.parametrize(("filters", "dilation"), [(4, 1), (4, 2), (16, 1), (16, 2), (24, 3), (40, 2)])
+def test_sums_of_several_parts_and_any_number_of_tiles(
+    filters: int, dilation: int, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs of fewer tiles than the narrowest in registers, each phase's beside the next one's. Filters of one vector
+    have runs of eight tiles only: the least number of filters gives way, so that each target has them."""
+    monkeypatch.setattr(winograd, "LEAST_CHANNELS", 4)
     op = Conv(pads=((3 * dilation, 3 * dilation),), dilations=(dilation,))
-    for tiles in range(1, 14):
+    for tiles in range(1, 20):
         assert (
             check(op, inputs(1, 264, filters, 4 * tiles * dilation - dilation // 2, 7), target) or tiles < 3
         )

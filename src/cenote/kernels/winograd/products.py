@@ -130,7 +130,7 @@ class Products:
             for width in reversed(self.widths):
                 with k.when(padded.equals(width)):
                     for run in k.range(0, count):
-                        tile = first + run * width
+                        tile = first + run * tiles
                         to = m + tile * (self.blocks * lanes)
                         asks = (run + k.select(is_first, k.integer(0), longer[0])) < AHEAD
                         if terms is not None:
