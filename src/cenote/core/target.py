@@ -94,6 +94,11 @@ class Target:
         return self.cpu == "x86-64-v4"
 
     @property
+    def is_wide(self) -> bool:
+        """Whether the machine computes vectors of 64 bytes in one piece."""
+        return self.vector_bytes == 64 and not self.halved
+
+    @property
     def has_gather(self) -> bool:
         """Whether a register is filled by offsets faster than lane by lane (AVX-512; LLVM leaves AVX2's unused)."""
         return self.cpu == "x86-64-v4"

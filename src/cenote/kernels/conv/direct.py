@@ -30,6 +30,7 @@ from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels import partial_sums
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
+from cenote.kernels.conv.weights_ahead import WORD, WeightsAhead
 from cenote.kernels.elementwise.activations import Activation, Destination, store_activated
 from cenote.kernels.partial_sums import PartialSum
 
@@ -52,6 +53,7 @@ NUMBERS = (
         # Columns of y, where the last vectors are clipped.
         "columns",
     ),
+    WORD,  # whether tiles prefetch weights
     *partial_sums.WORDS,
 )
 
@@ -247,6 +249,7 @@ class DirectEmitter:
         weights = k.cursor(self.weights_from(taps))
         origins = [self.x + pixel.x for pixel in pixels]
         kept = k.scratch.cast(F32) + (tile - self.first_tile) * (self.spec.width * self.row)
+        self.ahead = self.weights_ahead(weights.at, tile, self.spec.unroll * self.row)
         step = k.min_drop_nan(k.integer(1) << k.number("block"), k.number("chunk"))
         for begin in k.range(taps.begin, k.max_drop_nan(taps.end, taps.begin + 1), step):
             part = PartialSum(k, begin, k.min_drop_nan(begin + step, taps.end), self.all_taps())
@@ -291,7 +294,12 @@ class DirectEmitter:
             self.multiply_by_lane(accumulators, [origin + offset for origin in origins], weights)
             return
         for channel in range(self.spec.unroll):
+            self.ahead.ask(self.row)
             self.multiply(accumulators, origins, offset, channel, weights, channel * self.row)
+
+    def weights_ahead(self, weights: Pointer, tile: Value, per_entry: int) -> WeightsAhead:
+        """Return what prefetches the next chunk's weights while a tile reads those from `weights` on."""
+        return WeightsAhead(self.k, weights, self.k.number("chunk") * per_entry, tile - self.first_tile)
 
     @property
     def by_lane(self) -> bool:

@@ -24,6 +24,7 @@ from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.conv.direct import TABLE, ConvDirectSpec, DirectEmitter, Pixel, PixelWalk, TapChunk
+from cenote.kernels.conv.weights_ahead import WORD
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.quantized.requantize import store_requantized
 from cenote.kernels.quantized.residual import RESIDUAL_WORDS, with_residual
@@ -36,7 +37,7 @@ _STEPS = "w h outer image group"
 NUMBERS = (
     *_COUNTS.split(),
     *(f"{side}_{axis}" for side in "xy" for axis in _STEPS.split()),
-    *("y_block", "weights_image", "bias_group"),
+    *("y_block", "weights_image", "bias_group", WORD),
 )
 RESIDUAL_NUMBERS = tuple(f"r_{axis}" for axis in (*_STEPS.split(), "block"))
 
@@ -172,6 +173,7 @@ class _Emitter(DirectEmitter):
         with k.unless(is_first):
             for place, accumulator in enumerate(every):
                 accumulator.value = kept.load(place * lanes, lanes)
+        self.ahead = self.weights_ahead(self.weights_from(taps), tile, self.per_entry)
         self.multiply_taps(accumulators, [self.x + pixel.x for pixel in pixels], taps)
         with k.when(taps.is_last):
             self.finish(accumulators, pixels)
@@ -187,6 +189,7 @@ class _Emitter(DirectEmitter):
         for entry in k.range(taps.begin, taps.end):
             offset = k.pointer("table").load(entry).to(I64)
             for quad in range(self.quantized.quads):
+                self.ahead.ask(BYTES * self.row)
                 self.multiply_quad(
                     accumulators, [origin + offset + quad * BYTES for origin in origins], weights, quad
                 )

@@ -17,6 +17,7 @@ from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, Packed, View, present
 from cenote.kernels.conv.direct_calls import MACS_PER_SECOND, DirectProblem, FilterGroups, block_runs
 from cenote.kernels.conv.tile_widths import tile_widths, widest
+from cenote.kernels.conv.weights_ahead import WORD, prefetches
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
 from cenote.kernels.quantized.conv import ConvQuantizedSpec, Levels
@@ -182,6 +183,7 @@ class _QuantizedGroups(FilterGroups):
             "out_h": self.shape.out[1],
             "weights_image": 0,
             "zero": levels.zero,
+            WORD: prefetches(self.target),
         }
         counts |= {"bias_group": self.groups * self.each * self.lanes, **shares, **steps}
         words = {**pointers, **counts, **self._added(), "low": float(levels.low), "high": float(levels.high)}
