@@ -15,6 +15,7 @@ from cenote.codegen import jit
 from cenote.core.target import EMULATED, PAIRS, Target, TileWays
 from cenote.core.types import Array
 from cenote.ops.conv.conv import Conv
+from cenote.ops.quantization import quantized_residual
 from cenote.ops.quantization.quantized_linear import QLinearConv
 from cenote.ops.quantization.quantized_residual import QLinearConvAdd
 from tests.harness import calls_of, input_types, lowerings_of, run_lowering
@@ -109,6 +110,23 @@ def test_each_algorithm_has_every_bit(case: Case, target: Target) -> None:
     found = check(case, target)
     assert "quantized" in found
     assert ("quantized_winograd_f4" in found) == (case.window == 3)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("window", [1, 3])
+def test_both_formulas_of_the_sum(window: int, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two multiply-adds where the target rounds them once; one step after another where no factors are known."""
+    case = Case(1, 48, 8, 24, window, own=(11, 250), bounds=(101, 200))
+
+    def short_sums() -> set[bool]:
+        assert check(case, target)
+        found = lowerings_of(case.operator(), case.arrays(), target, True)
+        calls = (calls_of(case.operator(), each, input_types(case.arrays(), True))[-1] for each in found)
+        return {call.spec.short_sum for call in calls}  # type: ignore[attr-defined]  # of the specs with a residual
+
+    assert short_sums() == {target.has_fma}
+    monkeypatch.setattr(quantized_residual, "_factors", lambda *_: None)
+    assert short_sums() == {False}
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)

@@ -299,7 +299,8 @@ class DirectEmitter:
 
     def weights_ahead(self, weights: Pointer, tile: Value, per_entry: int) -> WeightsAhead:
         """Return what prefetches the next chunk's weights while a tile reads those from `weights` on."""
-        return WeightsAhead(self.k, weights, self.k.number("chunk") * per_entry, tile - self.first_tile)
+        distance, addresses = self.k.number("chunk") * per_entry, 1 if self.spec.flat_x else self.spec.width
+        return WeightsAhead(self.k, weights, distance, tile - self.first_tile, addresses)
 
     @property
     def by_lane(self) -> bool:

@@ -20,6 +20,7 @@ from cenote.codegen.values import Pointer, Value
 from cenote.core.target import Target
 
 AHEAD = 4
+_ADDRESSES = 6
 WORD = "ahead"
 
 
@@ -30,11 +31,12 @@ def prefetches(target: Target) -> int:
 
 class WeightsAhead:
     """Emitter of the prefetches of one tile, whose number in its band is `tile`; the next chunk's weights begin
-    `distance` elements behind `weights`. Kernels of short vectors have none."""
+    `distance` elements behind `weights`. Kernels of short vectors have none, nor those whose innermost loop has more
+    than `_ADDRESSES` addresses of pixels: general registers would not do, and LLVM would keep vectors on the stack."""
 
-    def __init__(self, k: Kernel, weights: Pointer, distance: Value, tile: Value) -> None:
+    def __init__(self, k: Kernel, weights: Pointer, distance: Value, tile: Value, addresses: int) -> None:
         self.k, self.line = k, k.target.line // weights.element.nbytes
-        self.exists = k.target.vector_bytes == k.target.line
+        self.exists = k.target.vector_bytes == k.target.line and addresses <= _ADDRESSES
         if self.exists:
             # One comparison with a number of tiles takes 1.1 to 1.7 times as long, for code that looks the same.
             self.asks = (tile < AHEAD) & k.number(WORD).differs(0)

@@ -27,7 +27,7 @@ from cenote.kernels.conv.direct import TABLE, ConvDirectSpec, DirectEmitter, Pix
 from cenote.kernels.conv.weights_ahead import WORD
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.quantized.requantize import store_requantized
-from cenote.kernels.quantized.residual import RESIDUAL_WORDS, with_residual
+from cenote.kernels.quantized.residual import residual_words, with_residual
 from cenote.kernels.quantized.widened import COPY_NUMBERS, copy_pixels
 
 _COUNTS = (
@@ -56,7 +56,7 @@ class ConvQuantizedSpec(KernelSpec):
     which each thread copies the pixels of a band to scratch memory; `signed`: x is s8; `quads`: groups of four channels
     per tap; `short`: the last two channels of a tap fill it, and "wide" leaves them out; `y`: the result's type;
     `added`: whether floats have a bias of floats, before the `activation`; `residual`: bytes of y's type are added as
-    `residual` says; the other fields as in ConvDirectSpec."""
+    `residual` says, `short_sum`: by two multiply-adds; the other fields as in ConvDirectSpec."""
 
     dots: str
     signed: bool
@@ -70,6 +70,7 @@ class ConvQuantizedSpec(KernelSpec):
     added: bool = False
     activation: Activation = field(default_factory=Activation)
     residual: bool = False
+    short_sum: bool = False
     copies: bool = False
     short: bool = False
 
@@ -92,7 +93,7 @@ class ConvQuantizedSpec(KernelSpec):
             *numbers_named(NUMBERS),
             Parameter("low", F32),
             Parameter("high", F32),
-            *((*numbers_named(RESIDUAL_NUMBERS), *RESIDUAL_WORDS) if self.residual else ()),
+            *((*numbers_named(RESIDUAL_NUMBERS), *residual_words(self.short_sum)) if self.residual else ()),
             *(numbers_named(COPY_NUMBERS) if self.copies else ()),
         )
 
@@ -238,7 +239,9 @@ class _Emitter(DirectEmitter):
             return lambda total, _: total
         scales = (k.pointer("scales") + self.filters).load(block * lanes, lanes)
         if spec.residual:
-            return lambda total, pixel: with_residual(k, total.to(F32) * scales, self.residual(pixel, block))
+            return lambda total, pixel: with_residual(
+                k, spec.short_sum, total.to(F32) * scales, self.residual(pixel, block)
+            )
         if spec.y != np.float32:
             return lambda total, _: total.to(F32) * scales
         added = (k.pointer("added") + self.filters).load(block * lanes, lanes) if spec.added else None

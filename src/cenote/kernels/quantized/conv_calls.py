@@ -60,6 +60,11 @@ class QuantizedProblem:
         """Whether floats have a bias of floats."""
         return self.added is not None or "added" in self.computed
 
+    @property
+    def has_short_sum(self) -> bool:
+        """Whether a residual is added by two multiply-adds."""
+        return self.residual is not None and self.residual.factors is not None
+
 
 @dataclass(frozen=True)
 class FilterRun:
@@ -148,6 +153,7 @@ class _QuantizedGroups(FilterGroups):
                 added=self.quantized.adds,
                 activation=self.quantized.activation,
                 residual=self.quantized.residual is not None,
+                short_sum=self.quantized.has_short_sum,
                 copies=self.quantized.copies,
                 short=self.quantized.short,
             )

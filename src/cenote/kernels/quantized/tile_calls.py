@@ -37,6 +37,7 @@ def quantized_tile_calls(
         unit=unit,
         y=y.type.dtype,
         residual=residual is not None,
+        short_sum=problem.has_short_sum,
         added=problem.adds,
         activation=problem.activation,
     )

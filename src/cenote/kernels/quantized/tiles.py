@@ -23,7 +23,7 @@ from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.quantized.requantize import requantized
-from cenote.kernels.quantized.residual import RESIDUAL_WORDS, with_residual
+from cenote.kernels.quantized.residual import residual_words, with_residual
 from cenote.kernels.quantized.tile_cut import ENTRY, FILTERS, NUMBERS, SIDE
 from cenote.kernels.quantized.tile_loops import TileLoops
 
@@ -42,13 +42,14 @@ PLACE_BYTES = 16  # of a position: where its results and what is added to them l
 class ConvQuantizedTilesSpec(KernelSpec):
     """Kernel of such convolutions. `tiles`: the way of `codegen.tiles`; `signed`: x is s8, not u8; `unit`: bytes of a
     block of channels, a power of two up to 64; `y`: the result's type, `added` and `activation`: as in
-    ConvQuantizedSpec; `residual`: bytes of y's type are added as `residual` says."""
+    ConvQuantizedSpec; `residual`: bytes of y's type are added as `residual` says, `short_sum`: by two multiply-adds."""
 
     tiles: str
     signed: bool
     unit: int
     y: np.dtype[Any]
     residual: bool
+    short_sum: bool = False
     added: bool = False
     activation: Activation = field(default_factory=Activation)
 
@@ -67,7 +68,7 @@ class ConvQuantizedTilesSpec(KernelSpec):
             *numbers_named(CONV_NUMBERS),
             Parameter("low", F32),
             Parameter("high", F32),
-            *((*numbers_named(RESIDUAL_NUMBERS), *RESIDUAL_WORDS) if self.residual else ()),
+            *((*numbers_named(RESIDUAL_NUMBERS), *residual_words(self.short_sum)) if self.residual else ()),
         )
 
     def emit(self, target: Target) -> Kernel:
@@ -143,6 +144,6 @@ class _Emitter(TileLoops):
                         residual = k.pointer("residual") + (
                             self.r_places.load(place) + block * k.number("r_block")
                         )
-                        scaled = with_residual(k, scaled, residual.load(0, lanes))
+                        scaled = with_residual(k, self.spec.short_sum, scaled, residual.load(0, lanes))
                     result = requantized(k, scaled, y.element)
                 (y + block * k.number("y_block")).store(result)

@@ -28,7 +28,7 @@ from cenote.codegen.values import F32, I16, I32, U8, Pointer, Scalar, Value
 from cenote.core.target import PAIRS, Target
 from cenote.kernels.base import numbers_named, pointers_to
 from cenote.kernels.quantized.requantize import store_requantized
-from cenote.kernels.quantized.residual import RESIDUAL_WORDS, with_residual
+from cenote.kernels.quantized.residual import residual_words, with_residual
 from cenote.kernels.winograd.kernel import NUMBERS, Pixels, WinogradEmitter, WinogradSpec
 from cenote.kernels.winograd.products import Products
 from cenote.kernels.winograd.transforms import Filtering, whole_filtering
@@ -39,11 +39,13 @@ UINT8 = np.dtype(np.uint8)
 @dataclass(frozen=True)
 class WinogradQuantizedSpec(WinogradSpec):
     """Kernel of bytes. `dots`: the way of `codegen.dots`; `signed`: x is s8; `y`: its type, and that of a `residual`,
-    which is added as `quantized.residual` says; the other fields as in WinogradSpec."""
+    which is added as `quantized.residual` says, `short_sum`: by two multiply-adds; the other fields as in
+    WinogradSpec."""
 
     dots: str = PAIRS
     signed: bool = False
     y: np.dtype[Any] = UINT8
+    short_sum: bool = False
 
     @property
     def vertical(self) -> Filtering:
@@ -65,7 +67,7 @@ class WinogradQuantizedSpec(WinogradSpec):
             Parameter("zero"),
             Parameter("low", F32),
             Parameter("high", F32),
-            *(RESIDUAL_WORDS if self.residual else ()),
+            *(residual_words(self.short_sum) if self.residual else ()),
         )
 
     def emit(self, target: Target) -> Kernel:
@@ -128,14 +130,17 @@ class _Emitter(WinogradEmitter):
         super().output_tile(m, block, down, across)
 
     def finish(self, values: Sequence[Value], i: Value) -> list[Value]:
-        spec = self.spec
+        spec = self.quantized
         inverse, shift = undone(spec.vertical, spec.horizontal)
         sums = [((value * inverse) >> shift) + self.bias for value in values]
         scaled = [total.to(F32) * self.scales for total in sums]
         if spec.residual:
             row = self.r + self.k.number("r_h") * i
             added = [row.load(j * self.lanes, self.lanes) for j in range(len(scaled))]
-            scaled = [with_residual(self.k, own, other) for own, other in zip(scaled, added, strict=True)]
+            scaled = [
+                with_residual(self.k, spec.short_sum, own, other)
+                for own, other in zip(scaled, added, strict=True)
+            ]
         return scaled
 
     def store_row(self, row: Pointer, values: Sequence[Value]) -> None:

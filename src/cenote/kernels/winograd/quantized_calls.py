@@ -81,6 +81,7 @@ class WinogradQuantizedTiling(WinogradTiling):
                 dots=problem.dots,
                 signed=phase != "product" and x.type.dtype == np.int8,
                 y=y.type.dtype,
+                short_sum=phase != "input" and problem.has_short_sum,
             )
             for phase in self.phases
         ]

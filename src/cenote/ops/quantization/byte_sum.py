@@ -43,10 +43,11 @@ def byte_sum(
 
     `scales`: A and B; `zeros`: the zero points of both and of the sum.
     """
-    factors = _factors(table.tobytes(), table.dtype, types, scales, zeros)
+    low, high = int(table.min()), int(table.max())
+    pairs = AllPairs(table, *map(bytes_of, types), bounds=(low, high), zero=zeros[2])
+    factors = pairs.factors(*scales, -(zeros[0] * scales[0] + zeros[1] * scales[1]))
     if factors is None:
         return None
-    low, high = int(table.min()), int(table.max())
     steps = (
         Step("cast", (0,), FLOAT32),
         Step("cast", (1,), FLOAT32),
@@ -59,30 +60,41 @@ def byte_sum(
     return Function(Expression(6, steps), (), tuple(range(6)), weight=WEIGHT, exact=True), scalars
 
 
-@lru_cache(256)
+class AllPairs:
+    """The `table` of sums of all numbers `a` (rows) and `b` (columns), whole ones of at most nine bits, each rounded to
+    a whole number, around the `zero` point and within `bounds`."""
+
+    def __init__(self, table: Array, a: Array, b: Array, *, bounds: tuple[int, int], zero: int) -> None:
+        self.given = (table, a.astype(np.float64), b.astype(np.float64))
+        self.bounds, self.zero = bounds, zero
+
+    def factors(self, first: float, second: float, constant: float) -> tuple[float, float, float] | None:
+        """Return numbers A, B and C of float32 near these, for which every pair agrees; None where none do."""
+        content = tuple((each.dtype.str, each.tobytes()) for each in self.given)
+        return _factors(content, (first, second, constant), self.bounds, self.zero)
+
+
+@lru_cache(256)  # algorithms are listed several times in a load
 def _factors(
-    table: bytes,
-    dtype: np.dtype[Any],
-    types: tuple[np.dtype[Any], ...],
-    scales: tuple[float, float],
-    zeros: tuple[int, int, int],
+    content: tuple[tuple[str, bytes], ...],
+    numbers: tuple[float, float, float],
+    bounds: tuple[int, int],
+    zero: int,
 ) -> tuple[float, float, float] | None:
-    """Return A, B and C for which every pair agrees."""
-    wanted = np.frombuffer(table, dtype).reshape(256, 256).astype(np.float64)
-    a, b = (bytes_of(each).astype(np.float64) for each in types)
-    first, second = scales
-    constant = -(zeros[0] * first + zeros[1] * second)
+    """Return A, B and C for which every pair of a table, of rows and of columns agrees."""
+    table, a, b = (np.frombuffer(data, kind).astype(np.float64) for kind, data in content)
+    wanted = table.reshape(len(a), len(b))
+    first, second, constant = numbers
     exact = a[:, None] * first + b * second + constant
     ordinary = all(_LEAST <= abs(each) <= 1 / _LEAST for each in (first, second, constant or 1.0))
     if not ordinary or not np.abs(exact).max() < _LARGEST:
         return None
     rows, columns = np.nonzero(np.abs(exact - np.floor(exact) - 0.5) < _NEAR)
-    low, high = wanted.min(), wanted.max()
     for factors in _tries(first, second, constant):
         near = _computed(a[rows], b[columns], factors)
-        if not np.array_equal(np.clip(near + zeros[2], low, high), wanted[rows, columns]):
+        if not np.array_equal(np.clip(near + zero, *bounds), wanted[rows, columns]):
             continue
-        if np.array_equal(np.clip(_computed(a[:, None], b, factors) + zeros[2], low, high), wanted):
+        if np.array_equal(np.clip(_computed(a[:, None], b, factors) + zero, *bounds), wanted):
             return factors
     return None
 
