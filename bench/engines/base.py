@@ -45,6 +45,9 @@ class Engine(ABC, Generic[Work]):
     def run(self, x: Any) -> Any:
         """One inference or one operator call."""
 
+    def settle(self) -> None:
+        """Returns when what the engine does behind its first answer is done."""
+
     def compiled(self) -> int:
         """Kernels that a compiler has made since this was first asked; 0 for an engine that has none."""
         return 0
