@@ -63,6 +63,7 @@ the state of the caches that it finds in its model: its input is fresh, and as m
 other weights were read since its last run. With warm weights Winograd's larger tiles seem faster than they are in a
 network: where F(4x4) was faster so, naming it made one network take 5 % longer. Loss is the first choice's time over
 that of the fastest, less one; "not seen" judges each half of the layers by constants fitted to the other half.
+Until 2026-11-29 the same candidate began each turn, and was charged up to 40 us for it: of Zen 4's pools `separable`.
 `tune="full"` measures instead: [using models](using_models.md).
 """
 OPTIONS = re.compile(r"(<!-- options: .*?<!-- end -->)", re.DOTALL)

@@ -15,10 +15,12 @@ from bench.fit.pools import fit_pools
 from bench.fit.record import missed, summary
 from cenote.compiler.tune import label
 from cenote.core.types import TensorType
-from cenote.kernels.constants import CONSTANTS, DEFAULT
+from cenote.kernels.constants import CONSTANTS, DEFAULT, kind_of
 from cenote.ops.linear.gemm import Gemm
 from cenote.ops.pool.window import MaxPool
 from tests.targets import LARGE
+
+KIND = kind_of(LARGE)
 
 
 def layer(columns: int) -> Layer:
@@ -34,7 +36,7 @@ def layer(columns: int) -> Layer:
 
 
 def test_constants_move_until_the_first_choice_is_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CONSTANTS, DEFAULT, CONSTANTS[DEFAULT])
+    monkeypatch.setitem(CONSTANTS, KIND, CONSTANTS[DEFAULT])
     seconds = {"panels": 1e-4, "rows": 2e-4}
     layers = [layer(columns) for columns in (1000, 2000, 4000)]
     cases = [Case.of(each, {name: seconds[name.split()[0]] for name in each.conversions}) for each in layers]
@@ -43,7 +45,7 @@ def test_constants_move_until_the_first_choice_is_the_fastest(monkeypatch: pytes
     assert missed(before) == [["rows on plain memory", "panels on plain memory", 3, 1.0]]
     fitted = Fit(cases, LARGE).run()
     assert summary([outcome(case, LARGE) for case in cases])["share"] == 1.0
-    others = [name for name in names(fitted) if number(fitted, name) != number(CONSTANTS[DEFAULT], name)]
+    others = [name for name in names(fitted) if number(fitted, name) != number(CONSTANTS[KIND], name)]
     assert others == []  # `run` leaves the fitted ones in force
     assert fitted.row_start > 0
 
@@ -59,7 +61,7 @@ def pool(side: int) -> Layer:
 
 
 def test_pools_are_fitted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CONSTANTS, DEFAULT, CONSTANTS[DEFAULT])
+    monkeypatch.setitem(CONSTANTS, KIND, CONSTANTS[DEFAULT])
     cases = []
     for side in (40, 60, 90):
         each = pool(side)
@@ -67,10 +69,10 @@ def test_pools_are_fitted_together(monkeypatch: pytest.MonkeyPatch) -> None:
         quick = next(name for name in each.conversions if "generic" in name)
         cases.append(Case.of(each, {slow: 3e-5 * side, quick: 1e-5 * side}))
     assert summary([outcome(case, LARGE) for case in cases])["share"] < 1
-    before = CONSTANTS[DEFAULT]
+    before = CONSTANTS[KIND]
     fitted = fit_pools(cases, LARGE)
-    assert CONSTANTS[DEFAULT] is before
-    CONSTANTS[DEFAULT] = fitted
+    assert CONSTANTS[KIND] is before
+    CONSTANTS[KIND] = fitted
     assert summary([outcome(case, LARGE) for case in cases])["share"] == 1
     assert fitted.pools["argmax_generic"] == before.pools["argmax_generic"]  # no case has it
     assert fit_pools([], LARGE) is fitted

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from cenote.core.target import Target
 
 FILE = Path(__file__).with_name("constants.json")
-DEFAULT, ZEN4_AVX512, ZEN4_AVX2 = "default", "zen4_avx512", "zen4_avx2"
+DEFAULT, ZEN4_AVX512, ZEN4_AVX2, XEON_AVX512 = "default", "zen4_avx512", "zen4_avx2", "xeon_avx512"
 
 
 class PoolRates(NamedTuple):
@@ -77,11 +77,13 @@ class CostConstants:
 
 
 def kind_of(target: Target) -> str:
-    """Return the kind of machine that a target is taken for: AVX-512 in two halves is Zen 4's, and AVX2 was measured
-    there too."""
+    """Return the kind of machine that a target is taken for: AVX-512 in two halves is Zen 4's, in one piece that of
+    Intel's servers, and AVX2 was measured on Zen 4 too."""
     if target.name == "avx2":
         return ZEN4_AVX2
-    return ZEN4_AVX512 if target.halved else DEFAULT
+    if target.vector_bytes == 64:
+        return XEON_AVX512 if target.is_wide else ZEN4_AVX512
+    return DEFAULT
 
 
 def stored() -> dict[str, dict[str, Any]]:

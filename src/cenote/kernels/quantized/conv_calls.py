@@ -184,13 +184,8 @@ class _QuantizedGroups(FilterGroups):
             "narrow": cut.narrow,
         }
         counts |= {"filter_groups": self.shape.groups * self.groups, "per_group": self.groups, "slab": slab}
-        counts |= {
-            "out_w": self.shape.out[2],
-            "out_h": self.shape.out[1],
-            "weights_image": 0,
-            "zero": levels.zero,
-            WORD: prefetches(self.target),
-        }
+        counts |= {"out_w": self.shape.out[2], "out_h": self.shape.out[1], "weights_image": 0}
+        counts |= {"zero": levels.zero, WORD: prefetches(self.target)}
         counts |= {"bias_group": self.groups * self.each * self.lanes, **shares, **steps}
         words = {**pointers, **counts, **self._added(), "low": float(levels.low), "high": float(levels.high)}
         kept = 4 * shares["band"] * max(cut.widths) * self.each * self.lanes if chunk < entries else 0

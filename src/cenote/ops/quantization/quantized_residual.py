@@ -92,7 +92,7 @@ class QLinearConvAdd(Op):
         limits = np.iinfo(zero.dtype)
         bounds = self.bounds or (limits.min, limits.max)
         if target.has_fma:
-            residual = residual._replace(factors=_factors(residual, zero, bounds))
+            residual = Residual(*residual[:-1], factors=_factors(residual, zero, bounds))
         yield from convolution_lowerings(
             replace(
                 problem,
