@@ -12,6 +12,7 @@ from bench.verdict import OURS, Row, geometric_mean
 
 _BITS = ".int8"
 _TITLES = {"": "this CPU", "avx2": "AVX2, without VNNI"}
+_WIDE = "avx512_vnni"
 
 
 def page(
@@ -20,8 +21,9 @@ def page(
     """Return the page. `rows`: of networks in float and, with `.int8` behind the name, in 8 bits."""
     bits = [row for row in rows if row.work.endswith(_BITS)]
     floats = {(row.work, row.threads): row for row in rows}
+    kind = "AVX512-VNNI" if not isa and _WIDE in machine["isa"] else _TITLES[isa]
     parts = [
-        f"# Models in 8 bits, {_TITLES[isa]}, beside other engines",
+        f"# Models in 8 bits, {kind}, beside other engines",
         f"Made by `{command}`.\n{_ABOUT}",
         "\n".join(verdicts(bits, floats)),
         f"## Least latency, ms\n\n{_LATENCY}\n\n{times(bits, floats)}",
