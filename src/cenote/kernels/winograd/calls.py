@@ -19,7 +19,7 @@ from cenote.kernels.cost_model import peak_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.tables import tiles_per_block
 from cenote.kernels.winograd.kernel import TABLE, WinogradSpec
-from cenote.kernels.winograd.products import widths
+from cenote.kernels.winograd.products import runs_ahead, widths
 from cenote.kernels.winograd.transforms import Filtering, filtering, shortened
 from cenote.kernels.winograd.weights import WinogradWeights
 
@@ -371,6 +371,7 @@ class WinogradTiling:
             "m_xi": self.m_xi,
             "m_group": self.m_elements,
             "u_xi": self.panel,
+            "ahead": runs_ahead(self.target),
             "table_bytes": -(-self.block * TABLE * 8 // 64) * 64,
             "temporary_bytes": -(-(self.products + 1) * self.lanes * 4 // 64) * 64,
             "v_bytes": -(-v_bytes // 64) * 64,

@@ -46,6 +46,8 @@ NUMBERS = split_words(
     "tiles block rows columns columns_end inner_end rows_end last_v last_h",
     "x_n x_block x_h y_n y_block y_h r_n r_block r_h",
     "v_xi v_block v_item m_xi m_group u_xi table_bytes temporary_bytes v_bytes",
+    # Runs of tiles, at most, that prefetch the next weights.
+    "ahead",
 )
 WORDS = (
     *float_pointers(("x", "u", "bias", "residual", "y", "v"), ("residual", "y")),
