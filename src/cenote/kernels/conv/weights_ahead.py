@@ -2,12 +2,12 @@
 
 A chunk of weights stays in the first cache while all tiles of a band pass over it; but the first tile waits for each
 line, longer than a core looks ahead. So the first `AHEAD` tiles prefetch the next chunk, which lies behind this one,
-each a part, line by line in the innermost loop, into the second cache. Medians of
-processes in turns before and after, Xeon with AVX-512 whose L3 is read at 16 GB/s, one and two threads, ms: ResNet-18
-16.6 to 14.8, 8.6 to 7.7; ResNet-50 47.8 to 43.9, 26.0 to 23.7; ResNet-50 in 8 bits 16.0 to 14.7, 8.5 to 8.0 (passes of
-`direct_calls` at 0.67 of the first cache, of which 1.5 %). With 2, 8 and 16 tiles the gain of ResNet-50 and ResNet-18
-was a third, equal, and a half of that with 4, into the first cache a half; MobileNet-v2, DenseNet-121 and VGG-16 stay
-within 2 %, the scatter of processes of equal code. With AVX2 on that machine float32 does not change.
+each a part, line by line in the innermost loop, into the second cache. Medians of processes in turns before and
+after, Xeon with AVX-512 whose L3 is read at 16 GB/s, one and two threads, ms: ResNet-18 16.6 to 14.8, 8.6 to 7.7;
+ResNet-50 47.8 to 43.9, 26.0 to 23.7; ResNet-50 in 8 bits 16.0 to 14.7, 8.5 to 8.0 (passes of `direct_calls` at 0.67
+of the first cache, of which 1.5 %). With 2, 8 and 16 tiles the gain of ResNet-50 and ResNet-18 was a third, equal,
+and a half of that with 4, into the first cache a half; MobileNet-v2, DenseNet-121 and VGG-16 stay within 2 %, the
+scatter of processes of equal code. With AVX2 on that machine float32 does not change.
 
 Where a vector of 64 bytes takes as long as two of half its size (Zen 4), the core waits less and prefetches cost up to
 13 % (`docs/performance.md`): there no tile prefetches.
