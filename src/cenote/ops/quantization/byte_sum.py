@@ -44,8 +44,9 @@ def byte_sum(
     `scales`: A and B; `zeros`: the zero points of both and of the sum.
     """
     low, high = int(table.min()), int(table.max())
-    pairs = AllPairs(table, *map(bytes_of, types), bounds=(low, high), zero=zeros[2])
-    factors = pairs.factors(*scales, -(zeros[0] * scales[0] + zeros[1] * scales[1]))
+    first, second = scales
+    near = (first, second, -(zeros[0] * first + zeros[1] * second))
+    factors = agreeing_factors(table, bytes_of(types[0]), bytes_of(types[1]), near, (low, high), zeros[2])
     if factors is None:
         return None
     steps = (
@@ -60,18 +61,21 @@ def byte_sum(
     return Function(Expression(6, steps), (), tuple(range(6)), weight=WEIGHT, exact=True), scalars
 
 
-class AllPairs:
-    """The `table` of sums of all numbers `a` (rows) and `b` (columns), whole ones of at most nine bits, each rounded to
-    a whole number, around the `zero` point and within `bounds`."""
+def agreeing_factors(
+    table: Array,
+    a: Array,
+    b: Array,
+    near: tuple[float, float, float],
+    bounds: tuple[int, int],
+    zero: int,
+) -> tuple[float, float, float] | None:
+    """Return numbers A, B and C of float32 `near` these, for which every pair agrees; None where none do.
 
-    def __init__(self, table: Array, a: Array, b: Array, *, bounds: tuple[int, int], zero: int) -> None:
-        self.given = (table, a.astype(np.float64), b.astype(np.float64))
-        self.bounds, self.zero = bounds, zero
-
-    def factors(self, first: float, second: float, constant: float) -> tuple[float, float, float] | None:
-        """Return numbers A, B and C of float32 near these, for which every pair agrees; None where none do."""
-        content = tuple((each.dtype.str, each.tobytes()) for each in self.given)
-        return _factors(content, (first, second, constant), self.bounds, self.zero)
+    `table`: the sums of all numbers `a` (rows) and `b` (columns), whole ones of at most nine bits, each rounded to a
+    whole number, around the `zero` point and within `bounds`.
+    """
+    given = (table, a.astype(np.float64), b.astype(np.float64))
+    return _factors(tuple((each.dtype.str, each.tobytes()) for each in given), near, bounds, zero)
 
 
 @lru_cache(256)  # algorithms are listed several times in a load

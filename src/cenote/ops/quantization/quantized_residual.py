@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from cenote.kernels.quantized.residual import Residual
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import require_kind
 from cenote.ops.conv.conv import Conv
-from cenote.ops.quantization.byte_sum import AllPairs, bytes_of
+from cenote.ops.quantization.byte_sum import agreeing_factors, bytes_of
 from cenote.ops.quantization.convolution_lowerings import convolution_lowerings
 from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
 from cenote.ops.quantization.quantized_linear import QLinearConv, check_bytes
@@ -92,7 +93,9 @@ class QLinearConvAdd(Op):
         limits = np.iinfo(zero.dtype)
         bounds = self.bounds or (limits.min, limits.max)
         if target.has_fma:
-            residual = Residual(*residual[:-1], factors=_factors(residual, zero, bounds))
+            residual = Residual(
+                *residual[:-1], factors=_factors(residual, zero.dtype, int(zero.item()), bounds)
+            )
         yield from convolution_lowerings(
             replace(
                 problem,
@@ -148,15 +151,19 @@ def _numbers(
     return Residual(levels.low, levels.high, own.item(), int(zero.item()), residual.item(), total.item())
 
 
-def _factors(residual: Residual, zero: Array, bounds: tuple[int, int]) -> tuple[float, float, float] | None:
+@lru_cache(256)  # the table takes a millisecond, and algorithms are listed several times in a load
+def _factors(
+    residual: Residual, dtype: np.dtype[Any], zero: int, bounds: tuple[int, int]
+) -> tuple[float, float, float] | None:
     """Numbers by which two multiply-adds have the bits of the steps, for all pairs of the convolution's numbers, from
-    their zero point, and the residual's bytes, which are of the sum's type; None where none have."""
+    their zero point, and the residual's bytes, of the sum's type `dtype`; None where none have."""
     own = np.arange(residual.own_low, residual.own_high + 1, dtype=np.float32)
-    other = bytes_of(zero.dtype).astype(np.float32)
+    other = bytes_of(dtype).astype(np.float32)
     scales = (np.float32(residual.own_scale), np.float32(residual.residual_scale))
     sums = own[:, None] * scales[0] + (other - np.float32(residual.residual_zero)) * scales[1]
     with np.errstate(over="ignore"):  # infinities become bounds
-        whole = np.rint(sums / np.float32(residual.sum_scale)) + int(zero.item())
-    pairs = AllPairs(np.clip(whole, *bounds), own, other, bounds=bounds, zero=int(zero.item()))
+        whole = np.rint(sums / np.float32(residual.sum_scale)) + zero
+    table = np.clip(whole, *bounds).astype(dtype)
     first, second = residual.own_scale / residual.sum_scale, residual.residual_scale / residual.sum_scale
-    return pairs.factors(first, second, -residual.residual_zero * second)
+    near = (first, second, -residual.residual_zero * second)
+    return agreeing_factors(table, own, other, near, bounds, zero)
