@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import struct
 import sys
@@ -32,13 +33,17 @@ def test_each_event_is_counted_or_says_why() -> None:
 
 @linux
 def test_all_threads_count_and_only_while_wanted() -> None:
-    """Page faults of another thread: 4 MB of new memory are 1,024, or 2 where pages are huge."""
+    """Page faults of another thread: 4 MB of new memory are 1,024, or 2 where pages are huge.
+
+    Mapped, since an allocator may give memory that has been touched before.
+    """
     start, done = threading.Event(), threading.Event()
 
     def touch() -> None:
         start.wait()
-        memory = np.empty(1 << 22, np.uint8)
-        memory[::4096] = 1
+        with mmap.mmap(-1, 1 << 22, flags=mmap.MAP_PRIVATE) as memory:
+            for page in range(0, 1 << 22, 4096):
+                memory[page] = 1
         done.set()
 
     other = threading.Thread(target=touch)
