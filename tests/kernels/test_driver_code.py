@@ -77,8 +77,8 @@ def test_a_chunk_is_known_before_it_is_claimed() -> None:
     blocks = re.split(r"^[\w.]+:.*$", walk, flags=re.M)
     (claim,) = (block for block in blocks if "cmpxchg" in block)
     before, after = claim.split("cmpxchg")
-    assert before.count(" mul ") == 1, "the first item"
-    assert before.count("@llvm.smin") == 1, "the end"
+    assert before.count(" mul ") == 2, "the first item, and how many"
+    assert before.count("@llvm.smin") == 2, "the number of chunks, and the end"
     assert " mul " not in after
 
 

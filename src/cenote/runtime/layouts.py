@@ -37,9 +37,7 @@ class WordRecord:
 # since the last barrier, are done. `flush`: denormals to zero (that of the first step counts for its table). `stride`:
 # items of a call when a thread is alone. `taken`: chunks from the front and, from bit 16 on, from the back, below the
 # job's number; `chunks`: how many there are; `done`: items, below the job's number.
-STEP = WordRecord(
-    "kernel words items grain barrier group flush stride", "taken chunks", "done", size=3 * _LINE
-)
+STEP = WordRecord("kernel words items grain barrier group flush stride", "taken done chunks", size=2 * _LINE)
 
 # What the threads of a team share. `sequence`: the job's number, odd while its description (`steps` to `last`, `stop`:
 # the workers are to leave) is written. `generation`: changes when steps are done. `active`: workers that may be reading

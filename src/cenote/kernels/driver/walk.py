@@ -15,6 +15,7 @@ from cenote.runtime.layouts import CONTROL, STEP
 NEVER = 2**63 - 1
 _NAP = 100_000  # nanoseconds that a caller sleeps at a barrier before it fetches workers that stand still
 _JOB = -(1 << 32)  # bits of a step's counters that carry the job's number
+_MOST_CHUNKS = 16  # of a claim: 2 ms of work, after which a thread looks at the time
 _FRONT = (1 << 16) - 1  # chunks taken from the front; those from the back are above them
 
 
@@ -93,13 +94,15 @@ class _Member:
         team = WordsByName(CONTROL, control)
         self.generation, self.sleepers = team.generation, team.sleeping_at_barrier
         self.spin, self.threads = team.spin.load(), team.threads.load()
+        self.shares = self.threads * 3
 
     def compute(self, at: Value, step: WordsByName) -> Value:
         """Emit the loop over chunks of a step; return whether a barrier follows."""
         f, job = self.f, self.job
-        words, taken, done = step.words, step.taken, step.done
+        words, taken = step.words, step.taken
         items, grain, chunks = step.items.load(), step.grain.load(), step.chunks.load()
-        is_barrier = step.barrier.load()
+        is_barrier, computed = step.barrier.load(), f.variable(f.integer(0))
+        is_late = f.variable(f.constant(BOOL, 0))
         with f.loop() as loop:
             begin, end = self._claim(loop, taken, chunks, grain, items)
             kernel, arguments, amount = f.load_pointer(step.kernel, U8), f.load_pointer(words), end - begin
@@ -108,19 +111,29 @@ class _Member:
                 f.call_address(kernel, arguments, begin, end, job.scratch)
                 if since is not None:
                     note(f, self.log, since, at, amount)
-            total = f.fetch_add(done, amount) + amount
-            with f.when(total.equals(job.stamp | items)):
-                change(f, self.generation, self.sleepers)
+            computed.value += amount
             with f.when(self.is_timed):
-                f.return_if(now(f) > job.deadline, at)
+                is_late.value = now(f) > job.deadline
+            loop.leave_if(is_late.value)
+        with f.when(computed.value > 0):
+            done = f.fetch_add(step.done, computed.value) + computed.value
+            with f.when(done.equals(job.stamp | items)):
+                change(f, self.generation, self.sleepers)
+        f.return_if(is_late.value, at)
         return is_barrier
 
     def _claim(
         self, loop: NativeLoop, taken: Pointer, chunks: Value, grain: Value, items: Value
     ) -> tuple[Value, Value]:
-        """Emit the claim of a chunk and return its items; the loop over chunks is left when there is none.
+        """Emit the claim of chunks and return their items; the loop over chunks is left when there are none.
 
-        Its items are known before it is claimed: computed afterwards, they wait for the exchange.
+        How many is guided by what is left (Polychronopoulos and Kuck, 1987): two thirds of a thread's equal share, so
+        that a thread may be a third slower than all on average and no other waits for it; the last claims are single
+        chunks. One by one, chunks cost two threads 1 to 4 % of a network's time: MobileNet-v2 2.83 ms instead of
+        2.74, ShuffleNet-v2 1.59 instead of 1.54, ResNet-18 7.74 instead of 7.56, DenseNet-121 17.4 instead of 17.0
+        (Emerald Rapids). The whole share and half of it differ from that by as much as two runs do.
+
+        Items are known before they are claimed: computed afterwards, they wait for the exchange.
         """
         f = self.f
         latest = f.variable(f.load_atomic(taken, MONOTONIC))
@@ -129,9 +142,11 @@ class _Member:
             mine = (seen & _JOB).equals(self.job.stamp)
             front, back = seen & _FRONT, (seen.bits(U64) >> 16).bits(I64) & _FRONT
             loop.leave_unless(mine & ((front + back).bits(U64) < chunks.bits(U64)))
-            begin = f.select(self.from_back, chunks - back - 1, front) * grain
-            end = f.minimum(begin + grain, items)
-            there, won = f.compare_exchange(taken, seen, seen + self.claimed)
+            share = (chunks - front - back) * 2 // self.shares
+            count = f.maximum(f.integer(1), f.minimum(share, f.integer(_MOST_CHUNKS)))
+            begin = f.select(self.from_back, chunks - back - count, front) * grain
+            end = f.minimum(begin + count * grain, items)
+            there, won = f.compare_exchange(taken, seen, seen + count * self.claimed)
             attempt.leave_if(won)
             latest.value = there
         return begin, end
