@@ -24,11 +24,9 @@ from cenote.passes.chains import fuse_chains
 from cenote.passes.channels import compose_channels
 from cenote.passes.channels_last import read_channels_last
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
-from cenote.passes.dilation import space_to_batch
 from cenote.passes.einsum import write_out_einsums
 from cenote.passes.extensions.rewrites import rewrites_of
 from cenote.passes.fuse import Rewriter, fuse, fuse_gates
-from cenote.passes.global_pools import recognize_global_pools, recognize_quantized_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.overwrites import recognize_overwrites
@@ -48,6 +46,9 @@ from cenote.passes.quantization.sums import dequantize_constants, quantize_sums
 from cenote.passes.quantization.tables import tabulate_bytes
 from cenote.passes.stacks import add_stacks
 from cenote.passes.transposes import sink_transposes
+from cenote.passes.windows.dilation import space_to_batch
+from cenote.passes.windows.global_pools import recognize_global_pools, recognize_quantized_pools
+from cenote.passes.windows.pads import absorb_pads
 
 GraphPass = Callable[[Graph], Graph]
 
@@ -86,6 +87,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         eliminate_common,
         eliminate_dead,
         forget_indices,
+        absorb_pads,  # of pools that give no indices
         scale_integer_sums,
         recognize_activations,
         recognize_normalizations,
@@ -105,8 +107,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         *((lambda graph: compute_in_bfloat(graph, target),) if options.precision == "bfloat16" else ()),
         *((lambda graph: multiply_on_tiles(graph, target),) if options.precision == "float16x3" else ()),
         fuse_chains,
-        # For products and sums that passes have made.
-        *((sum_exactly, accumulate_in_float64) if exact else ()),
+        *((sum_exactly, accumulate_in_float64) if exact else ()),  # products and sums that passes have made
         eliminate_dead,
         own_outputs,
         lambda graph: complete_outputs(graph, target),
