@@ -217,17 +217,18 @@ class Op(Exact):
     `name` is what graphs print, unique among operators. `from_onnx` maps an ONNX operator name, with its domain
     before it when it is not the standard one ("ai.onnx.ml.Binarizer"), to a decoder. `view` says that the output is
     the first input's elements in the same order under another shape (Reshape): the placement then lets both share
-    memory and nothing is computed. `pure` is False when equal inputs may give other outputs (RandomNormal): such a
-    node is neither folded nor merged with an equal one. `apart` says that it runs on the host between the stages of a
-    model, because its values are no tensors (a sequence) or it runs nodes of its own (a loop). `selects` says that the
-    outputs are elements of the inputs, which are read once each: a profile counts no more bytes read than written.
-    `looks` is that of `Check`, `advice` that of `HostOperator`. `channels_last`, a field of operators on maps: the
-    channels are the last axis.
+    memory and nothing is computed. `unmoved` says that an output of the first input's type is that input (Expand).
+    `pure` is False when equal inputs may give other outputs (RandomNormal): such a node is neither folded nor merged
+    with an equal one. `apart` says that it runs on the host between the stages of a model, because its values are no
+    tensors (a sequence) or it runs nodes of its own (a loop). `selects` says that the outputs are elements of the
+    inputs, which are read once each: a profile counts no more bytes read than written. `looks` is that of `Check`,
+    `advice` that of `HostOperator`. `channels_last`, a field of operators on maps: the channels are the last axis.
     """
 
     name: ClassVar[str] = ""
     operands: ClassVar[tuple[str, ...]] = ()
     view: ClassVar[bool] = False
+    unmoved: ClassVar[bool] = False
     pure: ClassVar[bool] = True
     apart: ClassVar[bool] = False
     selects: ClassVar[bool] = False
@@ -347,10 +348,9 @@ class Op(Exact):
         return None
 
     def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
-        """True when the first output is the first input, unchanged at all sizes: a cast to the same type, a view of
-        equal shape."""
-        first = inputs[0]
-        return self.view and first is not None and self.infer(*inputs)[0].bare.key == first.bare.key
+        """True when the first output is the first input, unchanged at all sizes; a cast to the same type, for one."""
+        first, is_type = inputs[0], self.view or self.unmoved
+        return is_type and first is not None and self.infer(*inputs)[0].bare.key == first.bare.key
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -57,6 +57,7 @@ class TileArray(Op):
     """The data repeated along each axis."""
 
     name = "tile"
+    unmoved = True
     operands = ("data", "repeats")
     from_onnx = {"Tile": lambda node: read(TileArray, node)}
 

@@ -31,6 +31,7 @@ class DepthToSpace(Op):
     mode: str = "DCR"
 
     name = "depth_to_space"
+    unmoved = True
     operands = ("x",)
     from_onnx = {"DepthToSpace": lambda node: read(DepthToSpace, node, "mode", block="blocksize")}
 
@@ -80,6 +81,7 @@ class SpaceToDepth(Op):
     mode: str = "DCR"
 
     name = "space_to_depth"
+    unmoved = True
     operands = ("x",)
     from_onnx = {"SpaceToDepth": lambda node: read(SpaceToDepth, node, "mode", block="blocksize")}
 

@@ -37,6 +37,7 @@ class Concat(Op):
     """One or more tensors of one type one after another along `axis`; their other axes are equal."""
 
     name = "concat"
+    unmoved = True
     operands = ("x*",)
     from_onnx = {"Concat": lambda node: read(Concat, node, "axis")}
     axis: int
@@ -155,6 +156,7 @@ class Split(Op):
     uneven: bool = False
 
     name = "split"
+    unmoved = True
     selects = True
     operands = ("data", "sizes?")
     from_onnx = {"Split": _decode_split}
@@ -277,6 +279,14 @@ class Slice(Op):
         ):
             taken[axis] = _clamped(start, end, step, data.shape[axis])
         return tuple(taken)
+
+    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
+        data, starts, ends, *others = inputs
+        taken = self.ranges(present(data), present(starts), present(ends), *others)
+        return all(
+            r.step == 1 and always_equal(r.start, 0) and always_equal(r.stop, extent)
+            for r, extent in zip(taken, present(data).shape, strict=True)
+        )
 
     def types(
         self,

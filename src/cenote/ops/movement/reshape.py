@@ -222,6 +222,7 @@ class Expand(Op):
     """Repeats axes of extent 1 by broadcasting the data against a shape, both ways: the shape may hold ones too."""
 
     name = "expand"
+    unmoved = True
     operands = ("data", "shape")
     from_onnx = {"Expand": lambda node: read(Expand, node)}
 

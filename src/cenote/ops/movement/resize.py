@@ -47,6 +47,7 @@ class Resize(Op):
     """
 
     name = "resize"
+    unmoved = True
     operands = ("x", "roi?", "scales?", "sizes?")
     from_onnx = {
         "Resize": lambda node: _decode_resize(node),
@@ -113,6 +114,10 @@ class Resize(Op):
         if not (self.by_step or regions) and all(one.extent == one.size for one in made):
             return tuple(ResizedAxis(extent, extent, 1.0) for extent in x.shape)
         return tuple(resolved)
+
+    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
+        by_rule = not self.by_step and self.coordinates != "tf_crop_and_resize"
+        return by_rule and super().forwards(inputs)
 
     def _region_of_interest(
         self, inputs: Sequence[TensorType | None], count: int

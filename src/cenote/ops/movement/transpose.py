@@ -81,6 +81,10 @@ class Transpose(Op):
     def compute(self, data: Array) -> Arrays:
         return (np.transpose(data, self.axes(data.ndim)),)
 
+    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
+        rank = require("transpose", inputs[0], "data").rank
+        return self.axes(rank) == tuple(range(rank))
+
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         axes = self.axes(require("transpose", inputs[0], "data").rank)
         (output,) = self.infer(*inputs)

@@ -76,6 +76,7 @@ class AveragePool(SumOp, WindowPool):
     accumulate: str | None = None
 
     name: ClassVar[str] = "average_pool"
+    unmoved: ClassVar[bool] = True
     dtypes: ClassVar[frozenset[DType]] = NUMBERS
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"AveragePool": decode_average_pool}
 
@@ -87,6 +88,9 @@ class AveragePool(SumOp, WindowPool):
         limits.within(self.name, "divisor_override", self.divisor_override)
         check_accumulate(self.name, self.accumulate, x.dtype)
         return (self.pooled(x),)
+
+    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
+        return self.divisor_override in (0, 1) and super().forwards(inputs)
 
     def divisors(self, shape: tuple[int, ...]) -> list[Sequence[int]]:
         """Factor of the divisor per axis and output position (all ones but one under

@@ -152,6 +152,9 @@ class WindowPool(TapPool):
         out = tuple(axis.out for axis in self.geometry(x.shape))
         return TensorType(x.dtype, with_spatial(x.shape, out, self.channels_last))
 
+    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
+        return all(taps == 1 for taps in self.window) and super().forwards(inputs)
+
     def operations(self, outputs: Types, x: TensorType) -> int:
         """One per tap: the plain algorithm."""
         taps = math.prod(min(axis.window, axis.size) for axis in self.geometry(x.shape))
@@ -298,7 +301,11 @@ class MaxPool(ExtremePool, WindowPool):
     nan: str = "propagate"
 
     name: ClassVar[str] = "max_pool"
+    unmoved: ClassVar[bool] = True
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"MaxPool": decode_max_pool}
+
+    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
+        return self.nan != "ignore" and super().forwards(inputs)
 
     def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
         return replace(super().part(box, inputs), index="plane")  # type: ignore[type-var]
