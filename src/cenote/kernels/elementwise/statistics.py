@@ -194,14 +194,18 @@ def row_moments(k: Kernel, statistic: str, runs: StridedRuns, lanes: int, wide: 
             return [moved, moved * moved]
 
         rest, square = sums(k, runs, lanes, apart, 2, wide=wide)
-        correction = rest / count
-        variance = square / count - correction * correction
-        positive = k.select(variance < 0.0, k.constant(F64, 0.0), variance)
-        high = centre.high.to(F64)
-        mean = k.select(correction.is_nan(), high, high + correction)  # an infinite mean stays
-        return Moments(mean, positive)
+        return centred_moments(k, centre.high, rest, square, count)
     if statistic in ("rms", "l2"):
         (square,) = sums(k, runs, lanes, lambda value: [value * value], 1, wide=wide)
         return Moments(None, square / count if statistic == "rms" else square)
     (size,) = sums(k, runs, lanes, lambda value: [k.absolute(value)], 1, statistic == "largest", wide)
     return Moments(None, size)
+
+
+def centred_moments(k: Kernel, centre: Value, rest: Value, square: Value, count: Value) -> Moments:
+    """Return the moments by sums of the differences from a number near the mean, and of their squares, in float64."""
+    correction = rest / count
+    variance = square / count - correction * correction
+    positive = k.select(variance < 0.0, k.constant(F64, 0.0, variance.lanes), variance)
+    high = centre.to(F64)
+    return Moments(k.select(correction.is_nan(), high, high + correction), positive)  # an infinite mean stays

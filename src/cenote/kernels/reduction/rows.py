@@ -14,7 +14,7 @@ A row alone has one chain of additions and ends in a tree over the lanes of one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
@@ -66,7 +66,7 @@ class ReduceRowsSpec(ReduceSpec):
                 # Rows behind the last one repeat it.
                 places = [row, *(k.minimum(row + number, rows - 1) for number in range(1, group))]
                 totals = self._totals(k, [x + place * k.number("row_stride") for place in places])
-                value = self._finished(k, self._tree(k, totals), None).to(y.element)
+                value = self._finished(k, joined_lanes(k, totals, self.combine), None).to(y.element)
                 with k.when(row + group <= rows):
                     y.store(value, row)
                 with k.when(row + group > rows):
@@ -95,10 +95,7 @@ class ReduceRowsSpec(ReduceSpec):
 
     def _narrowed(self, k: Kernel, value: Value, lanes: int) -> Value:
         """Join the halves of a vector that has twice as many lanes: a total of wider numbers has as many bytes."""
-        if value.lanes == lanes:
-            return value
-        halves = [range(lanes), range(lanes, 2 * lanes)]
-        return self.combine(k, *(k.shuffle(value, value, half) for half in halves))
+        return value if value.lanes == lanes else joined_halves(k, value, self.combine)
 
     def _add(
         self, k: Kernel, rows: Sequence[Pointer], states: Sequence[Variable], place: Value, mask: Value | None
@@ -112,26 +109,34 @@ class ReduceRowsSpec(ReduceSpec):
                 value = k.select(mask, value, k.constant(value.type, self.neutral(value.type), self.lanes))
             state.value = self.combine(k, state.value, value)
 
-    def _tree(self, k: Kernel, totals: Sequence[Value]) -> Value:
-        """Return one vector of the rows' results. The lanes of a row are joined by halves, as those of a long one
-        are."""
-        vectors = list(totals)
-        while vectors[0].lanes > self.group:
-            vectors = [self._narrowed(k, v, v.lanes // 2) for v in vectors]
-        lanes = vectors[0].lanes
-        size = lanes // 2
-        while size:
-            low = [lane for lane in range(2 * lanes) if not lane & size]
-            high = [lane + size for lane in low]
-            vectors = [
-                self.combine(k, k.shuffle(a, b, low), k.shuffle(a, b, high))
-                for a, b in zip(vectors[::2], vectors[1::2], strict=True)
-            ]
-            size //= 2
-        while len(vectors) > 1:
-            pairs = zip(vectors[::2], vectors[1::2], strict=True)
-            vectors = [k.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
-        return vectors[0]
+
+def joined_lanes(k: Kernel, rows: Sequence[Value], combine: Callable[[Kernel, Value, Value], Value]) -> Value:
+    """Return one vector of the rows' results, each the lanes of one of as many vectors. They are joined by halves, as
+    those of a long row are."""
+    vectors = list(rows)
+    while vectors[0].lanes > len(rows):
+        vectors = [joined_halves(k, v, combine) for v in vectors]
+    lanes = vectors[0].lanes
+    size = lanes // 2
+    while size:
+        low = [lane for lane in range(2 * lanes) if not lane & size]
+        high = [lane + size for lane in low]
+        vectors = [
+            combine(k, k.shuffle(a, b, low), k.shuffle(a, b, high))
+            for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+        ]
+        size //= 2
+    while len(vectors) > 1:
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [k.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
+    return vectors[0]
+
+
+def joined_halves(k: Kernel, value: Value, combine: Callable[[Kernel, Value, Value], Value]) -> Value:
+    """Join the lanes of a vector's lower half with those of its upper one."""
+    lanes = value.lanes // 2
+    halves = [range(lanes), range(lanes, 2 * lanes)]
+    return combine(k, *(k.shuffle(value, value, half) for half in halves))
 
 
 def takes_rows(

@@ -124,13 +124,15 @@ class LayerNormalization(Normalization):
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "X")
         form = form_of("layer", self.accumulate, noted="layer" if self.outputs > 1 else "")
-        yield from row_lowerings(form, inputs, self.axes(x.rank)[0], self.epsilon, self.outputs)
+        yield from row_lowerings(form, inputs, self.axes(x.rank)[0], self.epsilon, target, self.outputs)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for shape, axis in (
             ((5, 33), -1),
             ((2, 7, 96), -1),
+            ((3, 7, 24), -1),
+            ((2, 9, 3, 11), 2),
             ((2, 3, 5, 7), 1),
             ((2, 3, 5, 7), 2),
             ((3, 1), -1),
@@ -216,13 +218,16 @@ class RMSNormalization(Normalization):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "X")
-        yield from row_lowerings(form_of("rms", self.accumulate), inputs, self.axes(x.rank)[0], self.epsilon)
+        form = form_of("rms", self.accumulate)
+        yield from row_lowerings(form, inputs, self.axes(x.rank)[0], self.epsilon, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for shape, axis in (
             ((5, 33), -1),
             ((2, 7, 96), -1),
+            ((3, 7, 24), -1),
+            ((2, 9, 3, 11), 2),
             ((2, 3, 5, 7), 1),
             ((2, 3, 5, 7), 2),
             ((3, 1), -1),

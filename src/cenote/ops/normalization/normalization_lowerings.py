@@ -20,6 +20,7 @@ from cenote.kernels.elementwise.normalize import (
     normalize_rows_call,
 )
 from cenote.kernels.elementwise.normalize_columns import normalize_blocked_call, normalize_columns_call
+from cenote.kernels.reduction.normalize_short_rows import short_rows_call
 from cenote.ops.base import Lowering
 from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.values import narrow
@@ -38,7 +39,12 @@ def _seconds(x: TensorType) -> float:
 
 
 def row_lowerings(
-    form: RowNormalization, inputs: Sequence[TensorType | None], first: int, epsilon: float, outputs: int = 1
+    form: RowNormalization,
+    inputs: Sequence[TensorType | None],
+    first: int,
+    epsilon: float,
+    target: Target,
+    outputs: int = 1,
 ) -> Iterator[Lowering]:
     """Layer and RMS normalisation over the axes from `first` on; scale and bias must cover them all.
 
@@ -56,8 +62,13 @@ def row_lowerings(
         notes = None
         if outputs > 1:
             notes = NotedStatistics({"mean": made[1], "spread": made[2]}, FLOAT32)
+        x_rows, y = present(source), made[0]
+        if not (notes or form.wide):
+            call = short_rows_call(form.statistic, x_rows, y, first, factor, shift, epsilon, target)
+            if call is not None:
+                return [call]
         parameters = Parameters(factor, shift)
-        return [normalize_rows_call(form, present(source), made[0], first, parameters, epsilon, notes=notes)]
+        return [normalize_rows_call(form, x_rows, y, first, parameters, epsilon, notes=notes)]
 
     layouts = tuple(None if kind is None else PLAIN for kind in inputs)
     y_dtype = x.dtype if form.statistic == "layer" or scale is None else scale.dtype
