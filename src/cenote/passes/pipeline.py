@@ -44,6 +44,7 @@ from cenote.passes.quantization.residuals import add_residuals
 from cenote.passes.quantization.softmax import quantize_softmax
 from cenote.passes.quantization.sums import dequantize_constants, quantize_sums
 from cenote.passes.quantization.tables import tabulate_bytes
+from cenote.passes.slices import join_slices
 from cenote.passes.stacks import add_stacks
 from cenote.passes.transposes import sink_transposes
 from cenote.passes.windows.dilation import space_to_batch
@@ -62,21 +63,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         remove_identities,
         *rewrites_of(options),  # of the model's own operators
         *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
-        recognize_quantized_pools,
-        lambda graph: move_bytes(graph, target),
-        eliminate_dead,  # what moved floats reads them no more
-        remove_identities,
-        eliminate_dead,  # what was moved has left its place, and a float is read once
-        *((sum_digits, eliminate_dead) if exact else ()),
-        lambda graph: quantize_sums(graph, target),
-        lambda graph: sum_bytes_to_floats(graph, target),
-        lambda graph: quantize_means(graph, target),
-        lambda graph: quantize_softmax(graph, target),
-        lambda graph: store_weights(graph, target),
-        dequantize_constants,
-        tabulate_bytes,  # of which constants are numbers
-        remove_identities,
-        lambda graph: add_residuals(graph, target),
+        *_passes_of_bytes(target, exact),
         say_groups,
         recognize_overwrites,
         write_out_einsums,
@@ -88,6 +75,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         eliminate_dead,
         forget_indices,
         absorb_pads,  # of pools that give no indices
+        join_slices,
         scale_integer_sums,
         recognize_activations,
         recognize_normalizations,
@@ -112,6 +100,27 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         own_outputs,
         lambda graph: complete_outputs(graph, target),
         *((lambda graph: narrow_weights(graph, target, weights),) if weights != "float32" else ()),
+    )
+
+
+def _passes_of_bytes(target: Target, exact: bool) -> tuple[GraphPass, ...]:
+    """Return the passes over what is quantised, after which it is computed in integers."""
+    return (
+        recognize_quantized_pools,
+        lambda graph: move_bytes(graph, target),
+        eliminate_dead,  # what moved floats reads them no more
+        remove_identities,
+        eliminate_dead,  # what was moved has left its place, and a float is read once
+        *((sum_digits, eliminate_dead) if exact else ()),
+        lambda graph: quantize_sums(graph, target),
+        lambda graph: sum_bytes_to_floats(graph, target),
+        lambda graph: quantize_means(graph, target),
+        lambda graph: quantize_softmax(graph, target),
+        lambda graph: store_weights(graph, target),
+        dequantize_constants,
+        tabulate_bytes,  # of which constants are numbers
+        remove_identities,
+        lambda graph: add_residuals(graph, target),
     )
 
 
