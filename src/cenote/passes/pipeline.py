@@ -50,6 +50,7 @@ from cenote.passes.transposes import sink_transposes
 from cenote.passes.windows.dilation import space_to_batch
 from cenote.passes.windows.global_pools import recognize_global_pools, recognize_quantized_pools
 from cenote.passes.windows.pads import absorb_pads
+from cenote.passes.windows.tokens import turn_tokens
 
 GraphPass = Callable[[Graph], Graph]
 
@@ -78,6 +79,8 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         join_slices,
         scale_integer_sums,
         recognize_activations,
+        eliminate_dead,  # pieces of activations, which read tokens too
+        turn_tokens,
         recognize_normalizations,
         recognize_global_pools,  # of the means that belong to no normalisation
         add_stacks,
