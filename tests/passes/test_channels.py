@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from cenote.core.types import Declared, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify
+from cenote.ops.base import Op
 from cenote.ops.elementwise.activation import Relu, Sigmoid
 from cenote.ops.movement.channel_gather import ChannelGather
-from cenote.ops.movement.parts import Concat, Split
+from cenote.ops.movement.indexing import Gather
+from cenote.ops.movement.parts import Concat, Slice, Split
 from cenote.ops.movement.reshape import Reshape
 from cenote.ops.movement.transpose import Transpose
 from cenote.passes.channels import compose_channels
@@ -82,3 +85,42 @@ def test_a_reshape_that_is_no_shuffle_is_left_alone() -> None:
     )
     graph = typed(Graph((Declared("x", np.dtype(np.float32), (1, 16, 3, 4)),), ("y",), nodes, constants))
     assert compose_channels(graph, 8) is graph
+
+
+def selection(op: Op, *constants: list[int]) -> tuple[list[str], bool]:
+    """Operators between two others once composed, and whether the numbers are the same."""
+    given = {f"c{index}": np.array(value) for index, value in enumerate(constants)}
+    nodes = (Node(Relu(), ("x",), ("a",)), Node(op, ("a", *given), ("b",)), Node(Sigmoid(), ("b",), ("y",)))
+    graph = typed(Graph((Declared("x", np.dtype(np.float32), SHAPE),), ("y",), nodes, given))
+    composed = verify(eliminate_dead(compose_channels(graph, 8)))
+    x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    same = np.array_equal(evaluate(graph, {"x": x})["y"], evaluate(composed, {"x": x})["y"])
+    return [node.op.name for node in composed.nodes[1:-1]], same
+
+
+@pytest.mark.parametrize(
+    ("op", "constants"),
+    [
+        (Gather(1), ([9, 0, 3, 3, -1, -10],)),
+        (Gather(-3), ([1, 0],)),
+        (Slice(), ([3], [7], [1])),
+        (Slice(), ([0], [5], [-3])),
+        (Slice(), ([1], [10], [1], [3])),
+        (Slice(), ([-1], [-99], [1], [-2])),
+    ],
+)
+def test_constant_selections_are_gathers_of_channels(op: Op, constants: tuple[list[int], ...]) -> None:
+    assert selection(op, *constants) == (["channel_gather"], True)
+
+
+@pytest.mark.parametrize(
+    ("op", "constants"),
+    [
+        (Gather(2), ([1, 0],)),
+        (Gather(1, invalid="zero"), ([1, 12],)),
+        (Slice(), ([0, 1], [5, 3], [1, 2])),
+        (Slice(), ([1], [3], [3])),
+    ],
+)
+def test_other_selections_stay(op: Op, constants: tuple[list[int], ...]) -> None:
+    assert selection(op, *constants) == ([op.name], True)

@@ -1,4 +1,5 @@
-"""Composition of operators that only move channels: unaligned Concat and Split along channels, and channel shuffles.
+"""Composition of operators that only move channels: unaligned Concat and Split along channels, channel shuffles, slices
+and gathers of channels.
 
 In the blocked layout an aligned concat or split costs nothing (the placement lets pieces lie in the whole), but one
 at a channel that is no multiple of the lanes, or a shuffle, would force every tensor around it into the plain layout
@@ -11,11 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cenote.core.sizes import is_size
+from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
+from cenote.ops.base import Op
 from cenote.ops.movement.channel_gather import ChannelGather
-from cenote.ops.movement.parts import Concat, Split
+from cenote.ops.movement.indexing import Gather
+from cenote.ops.movement.parts import Concat, Slice, Split
 from cenote.ops.movement.reshape import Reshape
 from cenote.ops.movement.transpose import Transpose
+from cenote.passes.slices import channels_of
 
 Channel = tuple[str, int]  # a value that an ordinary operator makes, and a channel of it
 _MOST_CHANNELS = 2048  # the kernel is unrolled over blocks of output channels
@@ -78,7 +84,7 @@ class _Movements:
         return followed and type.dtype.itemsize == 4 and type.size > 0
 
     def _visit(self, node: Node) -> None:
-        if not isinstance(node.op, Concat | Split | Reshape):
+        if not isinstance(node.op, Concat | Split | Reshape | Gather | Slice):
             return
         if not all(self._is_map(name) for name in (*node.inputs[:1], *node.outputs) if name):
             return
@@ -88,6 +94,8 @@ class _Movements:
             self._visit_split(node)
         elif isinstance(node.op, Reshape):
             self._visit_shuffle(node)
+        elif isinstance(node.op, Gather | Slice):
+            self._visit_selection(node)
 
     def _visit_concat(self, node: Node) -> None:
         if not all(self._is_map(name) for name in node.inputs):
@@ -111,6 +119,20 @@ class _Movements:
                 if awkward:
                     self.awkward.add(name)
             start += size
+
+    def _visit_selection(self, node: Node) -> None:
+        """Follow constant indices of channels, and slices of nothing but channels."""
+        whole, kinds = self._of(node.inputs[0]), self.graph.input_types(node)
+        places: Sequence[int] | None
+        if isinstance(node.op, Slice):
+            places = channels_of(node.op, kinds)
+        else:
+            places = _picked(
+                node.op, self.graph.constants.get(node.inputs[1]), self.graph.types[node.inputs[0]]
+            )
+        if places is not None:
+            self.channels[node.outputs[0]] = tuple(whole[place] for place in places)
+            self.awkward.add(node.outputs[0])
 
     def _visit_shuffle(self, node: Node) -> None:
         """Recognise Reshape (N, g, C/g, …) → Transpose of axes 1 and 2 → Reshape (N, C, …)."""
@@ -137,3 +159,12 @@ class _Movements:
             whole[g * each + i] for i in range(each) for g in range(groups)
         )
         self.awkward.add(node.outputs[0])
+
+
+def _picked(op: Op, indices: Array | None, x: TensorType) -> list[int] | None:
+    """Return the channels that a Gather with constant indices takes, one axis of them and all within the axis."""
+    if not isinstance(op, Gather) or indices is None or indices.ndim != 1 or op.axis not in (1, 1 - x.rank):
+        return None
+    count, plain = x.shape[1], op.invalid == "raise" and op.negative
+    inside = plain and not is_size(count) and bool(((indices >= -count) & (indices < count)).all())
+    return [place % count for place in indices.tolist()] if inside else None

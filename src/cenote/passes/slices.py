@@ -9,6 +9,7 @@ with a block, and its parts are followed through gathers of channels where they 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -46,23 +47,27 @@ def join_slices(graph: Graph) -> Graph:
 
 
 def _channels(graph: Graph, node: Node) -> Range | None:
-    """Return the channels that a slice of maps takes, where it takes nothing else and not all of them."""
-    x = graph.type_of(node.inputs[0]) if isinstance(node.op, Slice) else None
-    if (
-        x is None
-        or x.rank not in (3, 4, 5)
-        or not isinstance(node.op, Slice)
-        or node.inputs[0] in graph.constants
-    ):
+    """Return where the channels begin and end that a slice of maps takes, some and not all."""
+    if not isinstance(node.op, Slice) or node.inputs[0] in graph.constants:
         return None
-    taken = node.op.ranges(*graph.input_types(node))  # type: ignore[arg-type]
+    taken = channels_of(node.op, graph.input_types(node))
+    return (taken.start, taken.stop) if taken is not None and taken.step == 1 else None
+
+
+def channels_of(op: Slice, inputs: Sequence[TensorType | None]) -> range | None:
+    """Return the channels that a slice of maps takes, some and not all, where it is of nothing else."""
+    x = inputs[0]
+    if x is None or x.rank not in (3, 4, 5):
+        return None
+    taken = op.ranges(*inputs)  # type: ignore[arg-type]
     for axis, (each, extent) in enumerate(zip(taken, x.shape, strict=True)):
         whole = each.step == 1 and always_equal(each.start, 0) and always_equal(each.stop, extent)
         if (axis == _CHANNELS) == whole:
             return None
     channels = taken[_CHANNELS]
-    known = channels.step == 1 and not any(is_size(end) for end in (channels.start, channels.stop))
-    return (channels.start, channels.stop) if known and channels.start < channels.stop else None
+    if any(is_size(end) for end in channels):
+        return None
+    return range(*channels) or None
 
 
 def _are_apart(parts: dict[Range, Node]) -> bool:
