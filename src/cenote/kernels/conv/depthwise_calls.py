@@ -62,14 +62,14 @@ def _pattern_call(
     blocks = -(-(y.blocks - pattern) // groups.patterns)
     stride, dilation = shape.strides[2], shape.dilations[2]
     strides = {"x": deep_strides(x), "y": deep_strides(y), "r": deep_strides(residual or y)}
-    steps = tuple(step * d for step, d in zip(strides["x"][2:], shape.dilations, strict=True))
-    origin = sum(begin * step for (begin, _), step in zip(shape.pads, strides["x"][2:], strict=True))
     group, taps = shape.group_channels, shape.taps
-    unrolled = (
-        group == 1 and dilation == 1 and widest_row(shape.window[2], target.registers, groups.filters) >= 4
-    )
-    taps_in_row = shape.window[2] if unrolled else 1
-    window = (*shape.window[:2], 1 if unrolled else shape.window[2])
+    taps_in_row = 1
+    if group == 1 and dilation == 1:
+        taps_in_row = unrolled_taps(shape.window[2], target.registers, groups.filters)
+    window = (*shape.window[:2], shape.window[2] // taps_in_row)
+    apart = (*shape.dilations[:2], dilation * taps_in_row)
+    steps = tuple(step * d for step, d in zip(strides["x"][2:], apart, strict=True))
+    origin = sum(begin * step for (begin, _), step in zip(shape.pads, strides["x"][2:], strict=True))
     widest = widest_group(target.registers, group)
     if group == 1:
         widest = widest_row(taps_in_row, target.registers, groups.filters)
@@ -102,6 +102,24 @@ def _pattern_call(
         words[BLOCK] = max(1, terms // (taps_in_row * group))
     executed = 2 * shape.n * shape.pixels * packed.size
     return Call.named(specs[0], words, items, grain, operations=executed).among(specs, cut.chosen)
+
+
+def unrolled_taps(columns: int, registers: int, filters: int) -> int:
+    """Return the taps of a window's row that a tile unrolls: all where at least 4 pixels have room beside them, else
+    the part of the row that needs the fewest loads for a product."""
+    if widest_row(columns, registers, filters) >= 4:
+        return columns
+
+    def loads(taps: int) -> float:
+        width = widest_row(taps, registers, filters)
+        return (width + 2 * taps - 1) / (width * taps)
+
+    parts = [
+        taps
+        for taps in range(1, columns)
+        if columns % taps == 0 and widest_row(taps, registers, filters) >= 4
+    ]
+    return min(parts, key=loads, default=1)
 
 
 def _bands(shape: ConvShape, lanes: int) -> tuple[int, int, int]:
