@@ -12,7 +12,7 @@ from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
 from cenote.ops.base import Op, ValueNeeded
 from cenote.ops.checks import int64s
-from cenote.ops.elementwise.where import TileArray
+from cenote.ops.elementwise.where import TileArray, Where
 from cenote.ops.movement.depth_space import DepthToSpace, SpaceToDepth
 from cenote.ops.movement.pad import Pad
 from cenote.ops.movement.parts import Concat, Slice, Split
@@ -76,12 +76,27 @@ def test_nodes_that_do_nothing_are_gone(what: str) -> None:
         np.testing.assert_array_equal(np.signbit(got), np.signbit(before))
 
 
+@pytest.mark.parametrize("holds", [True, False])
+def test_masks_that_mask_nothing_are_gone(holds: bool) -> None:
+    """Of one number, or of a row for all; not where the other one decides the shape."""
+    for shape, gone in (((1, 1, 1, 6), True), ((), True), ((3, *SHAPE), False)):
+        constants = {"c": np.full(shape, holds), "z": np.zeros((), np.float32)}
+        chosen = ("x", "z") if holds else ("z", "x")
+        nodes = (Node(Where(), ("c", *chosen), ("y",)), Node(Transpose(), ("y",), ("t",)))
+        graph = Graph((Declared("x", np.dtype(np.float32), SHAPE),), ("t",), nodes, constants)
+        graph = specialize(graph, {"x": TensorType.of(np.float32, SHAPE)}).graph
+        after = remove_identities(graph)
+        assert (len(after.nodes) == 1) == gone
+        x = special(SHAPE)
+        np.testing.assert_array_equal(evaluate(after, {"x": x})["t"], evaluate(graph, {"x": x})["t"])
+
+
 @pytest.mark.parametrize("what", MUCH)
 def test_nodes_that_do_something_stay(what: str) -> None:
     assert len(remove_identities(made(*MUCH[what])).nodes) == 2
 
 
-def test_what_forwards_says_is_true_of_all_samples() -> None:
+def test_what_is_forwarded_is_true_of_all_samples() -> None:
     """And of the samples of operators that may, some do and some do not."""
     said: dict[str, set[bool]] = {}
     for sample in (each for kind in operators() for each in listed(kind)):
@@ -89,14 +104,15 @@ def test_what_forwards_says_is_true_of_all_samples() -> None:
         if not arrays or arrays[0] is None:
             continue
         try:
-            forwards = op.forwards([None if each is None else TensorType.known(each) for each in arrays])
+            forwarded = op.forwarded([None if each is None else TensorType.known(each) for each in arrays])
         except ValueNeeded:
             continue
-        said.setdefault(op.name, set()).add(forwards)
-        if forwards:
-            (first, *_) = op.reference(*arrays)
-            np.testing.assert_array_equal(first, arrays[0], str(op))
-            assert first.dtype == arrays[0].dtype
+        said.setdefault(op.name, set()).add(forwarded is not None)
+        if forwarded is not None:
+            (first, *_), source = op.reference(*arrays), arrays[forwarded]
+            assert source is not None
+            np.testing.assert_array_equal(first, source, str(op))
+            assert first.dtype == source.dtype
     assert {"slice", "pad", "expand", "tile", "concat", "split", "transpose", "resize"} <= set(said)
     assert all(
         False in found for name, found in said.items() if name in ("slice", "pad", "resize", "transpose")

@@ -347,10 +347,10 @@ class Op(Exact):
         """The operator with sums of floats taken in float64; None where it takes none, or has no choice."""
         return None
 
-    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
-        """True when the first output is the first input, unchanged at all sizes; a cast to the same type, for one."""
-        first, is_type = inputs[0], self.view or self.unmoved
-        return is_type and first is not None and self.infer(*inputs)[0].bare.key == first.bare.key
+    def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
+        """Number of the input that the first output is, unchanged at all sizes; None where it is computed."""
+        first, kept = inputs[0], self.view or self.unmoved
+        return 0 if kept and first and self.infer(*inputs)[0].bare.key == first.bare.key else None
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

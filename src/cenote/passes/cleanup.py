@@ -41,7 +41,7 @@ def unused(name: str, taken: MutableSet[str]) -> str:
 
 
 def remove_identities(graph: Graph) -> Graph:
-    """Drop nodes of a specialised graph whose operator says that it forwards its input (`Op.forwards`).
+    """Drop nodes of a specialised graph whose operator says that it forwards an input (`Op.forwarded`).
 
         %a = relu %x                      %a = relu %x
         %b = identity %a            ->    %c = sigmoid %a
@@ -65,10 +65,11 @@ def remove_identities(graph: Graph) -> Graph:
 
     for node in graph.nodes:
         extra = [name for name in node.outputs[1:] if name in users or name in outputs]
-        if extra or not node.outputs[0] or not _forwards(graph, node):
+        forwarded = "" if extra or not node.outputs[0] else _forwarded(graph, node)
+        if not forwarded:
             kept.append(node)
             continue
-        source, result = now(node.inputs[0]), node.outputs[0]
+        source, result = now(forwarded), node.outputs[0]
         if result not in outputs:
             renamed[result] = source
         elif source in fixed or source in outputs:
@@ -85,10 +86,12 @@ def remove_identities(graph: Graph) -> Graph:
     )
 
 
-def _forwards(graph: Graph, node: Node) -> bool:
-    if any(name and graph.type_of(name) is None for name in node.inputs):
-        return False
-    return bool(node.inputs) and bool(node.inputs[0]) and node.op.forwards(graph.input_types(node))
+def _forwarded(graph: Graph, node: Node) -> str:
+    """Return the input that a node's first output is; "" where it is computed."""
+    if not node.inputs or any(name and graph.type_of(name) is None for name in node.inputs):
+        return ""
+    number = node.op.forwarded(graph.input_types(node))
+    return "" if number is None else node.inputs[number]
 
 
 def eliminate_common(graph: Graph) -> Graph:

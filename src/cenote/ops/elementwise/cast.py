@@ -65,8 +65,8 @@ class Cast(Pointwise):
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
         return cast_to(self.dtype)
 
-    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
-        return inputs[0] is not None and inputs[0].dtype == self.dtype
+    def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
+        return 0 if inputs[0] is not None and inputs[0].dtype == self.dtype else None
 
     def compute(self, data: Array) -> Arrays:
         return (converted(data, self.dtype, self.saturate, self.round_mode),)

@@ -36,6 +36,14 @@ class Where(Pointwise):
         dtype = require_same_dtype(self.name, x, y)
         return (TensorType(dtype, broadcast_shapes(self.name, condition.shape, x.shape, y.shape)),)
 
+    def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
+        """x or y, where the condition is a constant that holds everywhere or nowhere: a mask that masks nothing."""
+        condition = present(inputs[0]).value
+        if condition is None or not condition.size or condition.all() != condition.any():
+            return None
+        chosen = 1 if condition.all() else 2
+        return chosen if self.infer(*inputs)[0].bare.key == present(inputs[chosen]).bare.key else None
+
     def compute(self, condition: Array, x: Array, y: Array) -> Arrays:
         return (np.where(condition, x, y),)
 

@@ -171,8 +171,8 @@ class Pad(Op):
         absent = (None,) * (len(inputs) - 1)
         yield Lowering.of_call("tables", (PLAIN, *absent), (PLAIN,), call, pass_seconds(2 * output.nbytes))
 
-    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
-        return all(map(_is_none, self.resolved(inputs)))
+    def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
+        return 0 if all(map(_is_none, self.resolved(inputs))) else None
 
     def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
         return 0

@@ -280,13 +280,14 @@ class Slice(Op):
             taken[axis] = _clamped(start, end, step, data.shape[axis])
         return tuple(taken)
 
-    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
+    def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
         data, starts, ends, *others = inputs
         taken = self.ranges(present(data), present(starts), present(ends), *others)
-        return all(
+        everything = all(
             r.step == 1 and always_equal(r.start, 0) and always_equal(r.stop, extent)
             for r, extent in zip(taken, present(data).shape, strict=True)
         )
+        return 0 if everything else None
 
     def types(
         self,

@@ -115,9 +115,9 @@ class Resize(Op):
             return tuple(ResizedAxis(extent, extent, 1.0) for extent in x.shape)
         return tuple(resolved)
 
-    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
+    def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
         by_rule = not self.by_step and self.coordinates != "tf_crop_and_resize"
-        return by_rule and super().forwards(inputs)
+        return super().forwarded(inputs) if by_rule else None
 
     def _region_of_interest(
         self, inputs: Sequence[TensorType | None], count: int

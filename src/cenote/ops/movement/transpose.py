@@ -81,9 +81,9 @@ class Transpose(Op):
     def compute(self, data: Array) -> Arrays:
         return (np.transpose(data, self.axes(data.ndim)),)
 
-    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
+    def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
         rank = require("transpose", inputs[0], "data").rank
-        return self.axes(rank) == tuple(range(rank))
+        return 0 if self.axes(rank) == tuple(range(rank)) else None
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         axes = self.axes(require("transpose", inputs[0], "data").rank)

@@ -89,8 +89,8 @@ class AveragePool(SumOp, WindowPool):
         check_accumulate(self.name, self.accumulate, x.dtype)
         return (self.pooled(x),)
 
-    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
-        return self.divisor_override in (0, 1) and super().forwards(inputs)
+    def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
+        return super().forwarded(inputs) if self.divisor_override in (0, 1) else None
 
     def divisors(self, shape: tuple[int, ...]) -> list[Sequence[int]]:
         """Factor of the divisor per axis and output position (all ones but one under

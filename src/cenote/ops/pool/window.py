@@ -152,8 +152,8 @@ class WindowPool(TapPool):
         out = tuple(axis.out for axis in self.geometry(x.shape))
         return TensorType(x.dtype, with_spatial(x.shape, out, self.channels_last))
 
-    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
-        return all(taps == 1 for taps in self.window) and super().forwards(inputs)
+    def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
+        return super().forwarded(inputs) if all(taps == 1 for taps in self.window) else None
 
     def operations(self, outputs: Types, x: TensorType) -> int:
         """One per tap: the plain algorithm."""
@@ -304,8 +304,8 @@ class MaxPool(ExtremePool, WindowPool):
     unmoved: ClassVar[bool] = True
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"MaxPool": decode_max_pool}
 
-    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
-        return self.nan != "ignore" and super().forwards(inputs)
+    def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
+        return super().forwarded(inputs) if self.nan != "ignore" else None
 
     def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
         return replace(super().part(box, inputs), index="plane")  # type: ignore[type-var]
