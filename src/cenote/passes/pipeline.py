@@ -27,6 +27,7 @@ from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_ident
 from cenote.passes.einsum import write_out_einsums
 from cenote.passes.extensions.rewrites import rewrites_of
 from cenote.passes.fuse import Rewriter, fuse, fuse_gates
+from cenote.passes.group_norms import recognize_group_norms
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.overwrites import recognize_overwrites
@@ -82,6 +83,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         eliminate_dead,  # pieces of activations, which read tokens too
         turn_tokens,
         recognize_normalizations,
+        recognize_group_norms,
         recognize_global_pools,  # of the means that belong to no normalisation
         add_stacks,
         eliminate_dead,

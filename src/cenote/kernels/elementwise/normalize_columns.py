@@ -9,7 +9,7 @@ columns, an item is a block of columns:            blocked, an item is a block o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,11 +155,14 @@ def normalize_columns_call(
 
 @dataclass(frozen=True)
 class NormalizeBlocked(KernelSpec):
-    """Kernel that normalises each channel over all places of a blocked map of so many spatial axes."""
+    """Kernel that normalises channels of a blocked map of so many spatial axes over all its places, `group` lanes
+    together: 1 (each channel apart), a power of 2, or all lanes, then of as many neighbouring blocks as `members` says.
+    """
 
     dtype: np.dtype[Any]
     lanes: int
     spatial: int
+    group: int = 1
 
     @property
     def compute(self) -> Scalar:
@@ -172,6 +175,7 @@ class NormalizeBlocked(KernelSpec):
         pointers += pointers_to(self.compute, "scale", "bias")
         numbers = (
             "blocks",
+            "members",
             "y_picture",
             "y_block",
             "x_picture",
@@ -185,40 +189,58 @@ class NormalizeBlocked(KernelSpec):
         extents = [k.number(f"extent_{axis}") for axis in range(self.spatial)]
         strides = [[k.number(f"stride_{axis}_{name}") for axis in range(self.spatial)] for name in ("y", "x")]
         lanes, zero = self.lanes, k.constant(F64, 0.0, self.lanes)
+        members, count = k.number("members"), k.integer(self.group) * k.number("members")
+        for extent in extents:
+            count = count * extent
         for item in k.range(k.begin, k.end):
-            picture, block = item // k.number("blocks"), item % k.number("blocks")
-            y, x = (
-                k.pointer(name) + (picture * k.number(f"{name}_picture") + block * k.number(f"{name}_block"))
-                for name in ("y", "x")
-            )
+            units = k.number("blocks") // members
+            picture, first = item // units, item % units * members
+            y, x = (k.pointer(name) + picture * k.number(f"{name}_picture") for name in ("y", "x"))
+
+            def places(
+                x: Pointer = x, y: Pointer = y, first: Value = first
+            ) -> Iterator[tuple[Value, Pointer, Pointer]]:
+                for block in k.range(first, first + members):
+                    source, to = x + block * k.number("x_block"), y + block * k.number("y_block")
+                    for target_place, place in nested(k, extents, strides):
+                        yield block, source + place, to + target_place
+
             total = k.variable(zero)
-            for _, place in nested(k, extents, strides):
-                total.value = total.value + x.load(place, lanes).to(F64)
-            count = k.integer(1)
-            for extent in extents:
-                count = count * extent
-            mean = total.value / count.to(F64)
+            for _, source, _ in places():
+                total.value = total.value + source.load(0, lanes).to(F64)
+            mean = self._of_group(k, total.value) / count.to(F64)
             square = k.variable(zero)
-            for _, place in nested(k, extents, strides):
-                moved = x.load(place, lanes).to(F64) - mean
+            for _, source, _ in places():
+                moved = source.load(0, lanes).to(F64) - mean
                 square.value = square.value + moved * moved
-            factor = 1.0 / k.square_root(square.value / count.to(F64) + k.number("epsilon"))
+            variance = self._of_group(k, square.value) / count.to(F64)
+            factor = 1.0 / k.square_root(variance + k.number("epsilon"))
             centre = Centre(mean, compute)
-            scale = k.pointer("scale").load(block * lanes, lanes)
-            shift = k.fma(
-                (-centre.low * factor).to(compute), scale, k.pointer("bias").load(block * lanes, lanes)
-            )
-            scale = factor.to(compute) * scale
-            for target_place, place in nested(k, extents, strides):
-                value = k.fma(centre.of(x.load(place, lanes).to(compute)), scale, shift)
-                y.store(value.to(element), target_place)
+            for block, source, to in places():
+                own, offset = (k.pointer(name).load(block * lanes, lanes) for name in ("scale", "bias"))
+                shift = k.fma((-centre.low * factor).to(compute), own, offset)
+                value = k.fma(centre.of(source.load(0, lanes).to(compute)), factor.to(compute) * own, shift)
+                to.store(value.to(element), 0)
         return k
 
+    def _of_group(self, k: Kernel, sums: Value) -> Value:
+        """Sum over the lanes of each group, in each of its lanes."""
+        step = 1
+        while step < self.group:
+            sums = sums + k.shuffle(sums, sums, [lane ^ step for lane in range(self.lanes)])
+            step *= 2
+        return sums
 
-def normalize_blocked_call(x: View, y: View, scale: Array, bias: Array, epsilon: float) -> Call:
-    """Normalise every channel of a blocked map; scale and bias fill whole blocks."""
+
+def normalize_blocked_call(
+    x: View, y: View, scale: Array, bias: Array, epsilon: float, channels: int = 1
+) -> Call:
+    """Normalise so many channels of a blocked map together: a power of 2 that divides the lanes, or a multiple of the
+    lanes. Scale and bias fill whole blocks."""
+    lanes = y.layout.lanes
+    members = max(1, channels // lanes)
     spatial = joined_axes(x.shape[2:], (y.strides[2:], x.strides[2:]))
-    spec = NormalizeBlocked(y.type.dtype, y.layout.lanes, len(spatial))
+    spec = NormalizeBlocked(y.type.dtype, lanes, len(spatial), min(channels, lanes))
     words: dict[str, Argument] = {
         "y": y,
         "x": x,
@@ -226,11 +248,12 @@ def normalize_blocked_call(x: View, y: View, scale: Array, bias: Array, epsilon:
         "bias": bias,
         "epsilon": float(epsilon),
         "blocks": x.blocks,
+        "members": members,
         "y_picture": y.strides[0],
         "y_block": y.strides[1],
         "x_picture": x.strides[0],
         "x_block": x.strides[1],
         **axis_words(spatial, ("y", "x")),
     }
-    items = x.shape[0] * x.blocks if y.type.size else 0
+    items = x.shape[0] * (x.blocks // members) if y.type.size else 0
     return Call.named(spec, words, items)

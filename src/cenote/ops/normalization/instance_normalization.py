@@ -22,9 +22,9 @@ from cenote.ops.normalization.layer_normalization import (
     stashed,
 )
 from cenote.ops.normalization.normalization_lowerings import (
+    blocked_lowerings,
     form_of,
     group_lowerings,
-    instance_blocked_lowerings,
 )
 from cenote.ops.values import narrow, seeded, wide
 
@@ -79,7 +79,7 @@ class InstanceNormalization(Normalization):
         yield from group_lowerings(
             form_of("layer", self.accumulate), inputs, max(x.shape[1], 1), False, self.epsilon
         )
-        yield from instance_blocked_lowerings(inputs, self.epsilon, target)
+        yield from blocked_lowerings(inputs, 1, self.epsilon, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -134,10 +134,21 @@ class GroupNormalization(Normalization):
         yield from group_lowerings(
             form_of("layer", self.accumulate), inputs, self.groups, self.per_group, self.epsilon
         )
+        if not self.per_group:
+            channels = require(self.name, inputs[0], "X").shape[1] // self.groups
+            yield from blocked_lowerings(inputs, channels, self.epsilon, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        for shape, groups in (((2, 12, 5, 7), 3), ((1, 8, 1, 1), 8), ((3, 10, 17), 1), ((2, 6, 3, 3, 2), 2)):
+        some = (((2, 12, 5, 7), 3), ((1, 8, 1, 1), 8), ((3, 10, 17), 1), ((2, 6, 3, 3, 2), 2))
+        blocks = (
+            ((2, 32, 5, 7), 2),
+            ((2, 64, 3, 4), 2),
+            ((1, 24, 4, 5), 6),
+            ((2, 12, 6), 6),
+            ((1, 20, 2, 3, 3), 5),
+        )
+        for shape, groups in (*some, *blocks):
             channels = shape[1:2]
             yield Sample(cls(groups), (seeded(shape, 1), seeded(channels, 2), seeded(channels, 3)))
         yield Sample(cls(2, 1e-5, True), (seeded((2, 6, 4, 4), 1), seeded((2,), 2), seeded((2,), 3)))

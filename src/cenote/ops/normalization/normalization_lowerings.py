@@ -167,23 +167,24 @@ def group_lowerings(
     yield Lowering("rows", layouts, (PLAIN,), bind, _seconds(x), error, in_place=(0,))
 
 
-def instance_blocked_lowerings(
-    inputs: Sequence[TensorType | None], epsilon: float, target: Target
+def blocked_lowerings(
+    inputs: Sequence[TensorType | None], channels: int, epsilon: float, target: Target
 ) -> Iterator[Lowering]:
-    """Instance normalisation of blocked maps, when scale and bias are constants."""
+    """Normalisation of so many channels of blocked maps together, when scale and bias are constants, one number of each
+    for a channel."""
     x, scale, bias = (*inputs, None, None)[:3]
     x = present(x)
     if scale is None or bias is None or scale.value is None or bias.value is None:
         return
-    if not 3 <= x.rank <= 5 or not x.size:
+    lanes = target.lanes(x.dtype)
+    within = channels < lanes and lanes % channels == 0 and channels & (channels - 1) == 0
+    if not 3 <= x.rank <= 5 or not x.size or not (within or channels % lanes == 0):
         return
-    values = scale.value, bias.value
-    blocked = Layout(target.lanes(x.dtype))
+    values, blocked = (scale.value, bias.value), Layout(lanes)
 
     def call(source: View, y: View) -> Call:
-        lanes = y.layout.lanes
         factor, shift = (_filled(value, y.blocks * lanes) for value in values)
-        return normalize_blocked_call(source, y, factor, shift, epsilon)
+        return normalize_blocked_call(source, y, factor, shift, epsilon, channels)
 
     error = error_of(ERROR, x.dtype)
     seconds = _seconds(x)
