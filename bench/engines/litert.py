@@ -26,7 +26,8 @@ class Model(ModelEngine):
 
     def adopt(self, x: np.ndarray) -> np.ndarray:
         # The layout that LiteRT wants, and numbers of a model in 8 bits; given for free, so that neither is charged.
-        x = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
+        # Sounds and volumes are converted as they are.
+        x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if x.ndim == 4 else x
         if self.given["dtype"] == np.float32:
             return x
         scale, zero = self.given["quantization"]

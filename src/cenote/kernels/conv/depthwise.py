@@ -138,7 +138,7 @@ WORDS = (*float_pointers(POINTERS, ("residual", "y")), TABLE, *numbers_named(NUM
 @dataclass(frozen=True)
 class DepthwiseSpec(KernelSpec):
     """Depthwise kernel of `width` pixels per tile (fewer than fit only in rows under 42 pixels: `direct.cut`) and a
-    window row of `taps` columns; pixels lie `stride` vectors apart in x.
+    window row (or a part of one, `unrolled_taps`) of `taps` columns; pixels lie `stride` vectors apart in x.
 
     `group` and `filters`: channels and filters of a group; more than 1 channel goes with 1 tap. `pattern`: see
     `Groups`. `spread`: pixels of y lie so many vectors apart (one phase of a transposed convolution). `long`: sums

@@ -131,7 +131,8 @@ class _Member:
         that a thread may be a third slower than all on average and no other waits for it; the last claims are single
         chunks. One by one, chunks cost two threads 1 to 4 % of a network's time: MobileNet-v2 2.83 ms instead of
         2.74, ShuffleNet-v2 1.59 instead of 1.54, ResNet-18 7.74 instead of 7.56, DenseNet-121 17.4 instead of 17.0
-        (Emerald Rapids). The whole share and half of it differ from that by as much as two runs do.
+        (Emerald Rapids). The whole share and half of it differ from that by as much as two runs do. Tried, and left,
+        without a difference: the exchange without a load before it, and waiting for `done` itself at a barrier.
 
         Items are known before they are claimed: computed afterwards, they wait for the exchange.
         """

@@ -8,7 +8,7 @@
     %z = transpose(order=(0,2,1)) %g      [n, l, c]          %z = reshape %r           [n, l, c]
 
 Transformers with convolutions in them (PVT, SegFormer) are written as on the left: four passes over memory more, since
-channels go to their blocks and back in one step only where the map has its axes.
+channels go to their blocks and back in one step only where the map has its axes. Open sizes stay as they are.
 """
 
 from __future__ import annotations
