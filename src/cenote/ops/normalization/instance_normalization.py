@@ -147,6 +147,7 @@ class GroupNormalization(Normalization):
             ((1, 24, 4, 5), 6),
             ((2, 12, 6), 6),
             ((1, 20, 2, 3, 3), 5),
+            ((2, 0, 3, 4), 2),
         )
         for shape, groups in (*some, *blocks):
             channels = shape[1:2]

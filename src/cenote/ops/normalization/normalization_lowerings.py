@@ -177,8 +177,7 @@ def blocked_lowerings(
     if scale is None or bias is None or scale.value is None or bias.value is None:
         return
     lanes = target.lanes(x.dtype)
-    within = channels < lanes and lanes % channels == 0 and channels & (channels - 1) == 0
-    if not 3 <= x.rank <= 5 or not x.size or not (within or channels % lanes == 0):
+    if not 3 <= x.rank <= 5 or not x.size or (lanes % channels and channels % lanes):
         return
     values, blocked = (scale.value, bias.value), Layout(lanes)
 
