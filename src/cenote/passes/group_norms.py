@@ -28,13 +28,11 @@ from cenote.passes.cleanup import fresh
 
 def recognize_group_norms(graph: Graph) -> Graph:
     """Return the graph with the operator in place of the last of its pieces; what only they read is dead."""
+    norms = [node for node in graph.nodes if type(node.op) is InstanceNormalization]
+    if not norms:
+        return graph
     search = _Search(graph)
-    made = {}
-    for node in graph.nodes:
-        if isinstance(node.op, InstanceNormalization):
-            found = search.group_norm(node)
-            if found is not None:
-                made[id(found[0])] = found[1]
+    made = {id(found[0]): found[1] for found in map(search.group_norm, norms) if found is not None}
     if not made:
         return graph
     nodes = tuple(made.get(id(node), node) for node in graph.nodes)

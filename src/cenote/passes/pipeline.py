@@ -80,7 +80,6 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         join_slices,
         scale_integer_sums,
         recognize_activations,
-        eliminate_dead,  # pieces of activations, which read tokens too
         turn_tokens,
         recognize_normalizations,
         recognize_group_norms,

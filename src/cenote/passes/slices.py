@@ -27,10 +27,11 @@ Range = tuple[int, int]
 
 def join_slices(graph: Graph) -> Graph:
     """Return the graph with splits in place of such slices."""
+    if Slice not in {type(node.op) for node in graph.nodes}:
+        return graph
     parts: dict[str, dict[Range, Node]] = {}
     for node in graph.nodes:
-        channels = _channels(graph, node)
-        if channels is not None:
+        if isinstance(node.op, Slice) and (channels := _channels(graph, node.op, node)) is not None:
             parts.setdefault(node.inputs[0], {}).setdefault(channels, node)
     splits = {source: named for source, named in parts.items() if _are_apart(named)}
     if not splits:
@@ -46,11 +47,11 @@ def join_slices(graph: Graph) -> Graph:
     return graph.replace(nodes=tuple(nodes), constants=constants, types=types)
 
 
-def _channels(graph: Graph, node: Node) -> Range | None:
+def _channels(graph: Graph, op: Slice, node: Node) -> Range | None:
     """Return where the channels begin and end that a slice of maps takes, some and not all."""
-    if not isinstance(node.op, Slice) or node.inputs[0] in graph.constants:
+    if node.inputs[0] in graph.constants:
         return None
-    taken = channels_of(node.op, graph.input_types(node))
+    taken = channels_of(op, graph.input_types(node))
     return (taken.start, taken.stop) if taken is not None and taken.step == 1 else None
 
 

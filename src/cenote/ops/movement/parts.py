@@ -282,6 +282,8 @@ class Slice(Op):
 
     def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
         data, starts, ends, *others = inputs
+        if present(starts).value is None or present(starts).value.any():  # type: ignore[union-attr]
+            return None
         taken = self.ranges(present(data), present(starts), present(ends), *others)
         everything = all(
             r.step == 1 and always_equal(r.start, 0) and always_equal(r.stop, extent)

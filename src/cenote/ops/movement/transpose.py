@@ -82,8 +82,7 @@ class Transpose(Op):
         return (np.transpose(data, self.axes(data.ndim)),)
 
     def forwarded(self, inputs: Sequence[TensorType | None]) -> int | None:
-        rank = require("transpose", inputs[0], "data").rank
-        return 0 if self.axes(rank) == tuple(range(rank)) else None
+        return 0 if self.order and self.order == tuple(range(len(self.order))) else None
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         axes = self.axes(require("transpose", inputs[0], "data").rank)

@@ -30,7 +30,7 @@ from cenote.ops.quantization.quantized_linear import ConvInteger, QLinearConv
 
 def absorb_pads(graph: Graph) -> Graph:
     """Return the graph with convolutions and pools that pad by themselves; pads that nothing else reads are dead."""
-    pads = {node.outputs[0]: node for node in graph.nodes if isinstance(node.op, Pad)}
+    pads = {node.outputs[0]: node for node in graph.nodes if type(node.op) is Pad}
     if not pads:
         return graph
     search = _Search(graph)

@@ -25,14 +25,16 @@ from cenote.ops.elementwise.activation import ActivationOp
 from cenote.ops.movement.reshape import Reshape
 from cenote.ops.movement.transpose import Transpose
 from cenote.ops.reorder import channels_first_order, channels_last_order
-from cenote.passes.cleanup import fresh
+from cenote.passes.cleanup import eliminate_dead, fresh
 
 
 def turn_tokens(graph: Graph) -> Graph:
     """Return the graph in which what lies between tokens and convolutions is on the map's axes."""
-    if not any(isinstance(node.op, Conv) for node in graph.nodes):
+    kinds = {type(node.op) for node in graph.nodes}
+    if not {Conv, Transpose} <= kinds:
         return graph
-    return _Turns(_Turns(graph).with_activations_first()).turned()
+    alive = eliminate_dead(graph)  # pieces of activations read tokens too
+    return _Turns(_Turns(alive).with_activations_first()).turned()
 
 
 class _Turns:
