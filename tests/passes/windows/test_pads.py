@@ -206,3 +206,10 @@ def test_any_pads_and_windows(data: Any) -> None:
     }
     op, value, more = kinds[data.draw(st.sampled_from(sorted(kinds)))]
     absorbed(*padded(op, Pad(pads, value=value), x, more))
+
+
+@pytest.mark.parametrize("high", [-1.0, 6.0])
+def test_the_higher_bound_of_a_clip_wins(high: float) -> None:
+    """Held between 0 and -1 everything is -1, which zeros around it would exceed."""
+    graph, inputs = padded(MaxPool((3, 3)), Pad(AROUND), seeded(SHAPE), before=Clip(0.0, high))
+    assert absorbed(graph, inputs) == (high > 0)

@@ -101,9 +101,13 @@ class _Search:
         node = self.producers.get(name)
         if node is None or not isinstance(node.op, Clip):
             return node is not None and isinstance(node.op, Relu | Sigmoid)
-        bound = self.graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] else None
-        low = node.op.low if bound is None else float(bound.reshape(()))
-        return low is not None and low >= 0
+        bounds: list[float | None] = [node.op.low, node.op.high]
+        for place, name in enumerate(node.inputs[1:3]):
+            if name:
+                bound = self.graph.constants.get(name)
+                bounds[place] = -np.inf if bound is None else float(bound.reshape(()))
+        low, high = bounds
+        return low is not None and low >= 0 and (high is None or high >= 0)
 
 
 def _with_pads(conv: Conv, pads: Pairs) -> Conv | None:
