@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+import cenote
 from cenote.core.types import Declared, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
@@ -92,3 +94,22 @@ def test_slices_along_several_axes_stay() -> None:
     graph = Graph((Declared("x", np.dtype(np.float32), SHAPE),), ("y0", "y1"), nodes, constants)
     kept = join_slices(specialize(graph, {"x": TensorType.of(np.float32, SHAPE)}).graph)
     assert not any(isinstance(node.op, Split) for node in kept.nodes)
+
+
+def test_an_open_number_of_channels_is_not_split() -> None:
+    nodes = [helper.make_node("Slice", ["x", f"b{i}", f"e{i}", "a"], [f"y{i}"]) for i in range(2)]
+    numbers = {"b0": 0, "e0": 4, "b1": 4, "e1": 8, "a": 1}
+    outputs = [helper.make_tensor_value_info(f"y{i}", TensorProto.FLOAT, None) for i in range(2)]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "c", 3, 5])],
+        outputs,
+        [numpy_helper.from_array(int64s((value,)), name) for name, value in numbers.items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    loaded = cenote.load(made.SerializeToString(), threads=1)
+    for channels in (8, 12, 5):
+        x = seeded((2, channels, 3, 5))
+        for index, y in enumerate(loaded.run({"x": x}).values()):
+            np.testing.assert_array_equal(y, x[:, 4 * index : 4 * index + 4])

@@ -14,7 +14,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from cenote.core.formulas.certain import always_equal
 from cenote.core.sizes import is_size
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
@@ -58,17 +57,14 @@ def _channels(graph: Graph, op: Slice, node: Node) -> Range | None:
 def channels_of(op: Slice, inputs: Sequence[TensorType | None]) -> range | None:
     """Return the channels that a slice of maps takes, some and not all, where it is of nothing else."""
     x = inputs[0]
-    if x is None or x.rank not in (3, 4, 5):
+    if x is None or x.rank not in (3, 4, 5) or is_size(x.shape[_CHANNELS]):
         return None
     taken = op.ranges(*inputs)  # type: ignore[arg-type]
     for axis, (each, extent) in enumerate(zip(taken, x.shape, strict=True)):
-        whole = each.step == 1 and always_equal(each.start, 0) and always_equal(each.stop, extent)
-        if (axis == _CHANNELS) == whole:
+        if (axis == _CHANNELS) == each.is_all(extent):
             return None
     channels = taken[_CHANNELS]
-    if any(is_size(end) for end in channels):
-        return None
-    return range(*channels) or None
+    return None if any(map(is_size, channels)) else range(*channels) or None
 
 
 def _are_apart(parts: dict[Range, Node]) -> bool:

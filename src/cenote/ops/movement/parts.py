@@ -285,10 +285,7 @@ class Slice(Op):
         if present(starts).value is None or present(starts).value.any():  # type: ignore[union-attr]
             return None
         taken = self.ranges(present(data), present(starts), present(ends), *others)
-        everything = all(
-            r.step == 1 and always_equal(r.start, 0) and always_equal(r.stop, extent)
-            for r, extent in zip(taken, present(data).shape, strict=True)
-        )
+        everything = all(r.is_all(extent) for r, extent in zip(taken, present(data).shape, strict=True))
         return 0 if everything else None
 
     def types(
@@ -355,6 +352,10 @@ class Taken(NamedTuple):
         """Number of elements."""
         distance = self.stop - self.start if self.step > 0 else self.start - self.stop
         return maximum(0, -(-distance // abs(self.step)))
+
+    def is_all(self, extent: int) -> bool:
+        """Whether these are the indices of a whole axis, at all sizes."""
+        return self.step == 1 and always_equal(self.start, 0) and always_equal(self.stop, extent)
 
 
 def _clamped(start: int, end: int, step: int, extent: int) -> Taken:
