@@ -37,10 +37,10 @@ def convolutions(seed: int = 0) -> bytes:
 
 @pytest.mark.parametrize(("blocks", "scale"), [("usual", 1), ("smaller", 0.5), ("larger", 2)])
 def test_choices_are_made_for_caches_of_another_size(blocks: str, scale: float) -> None:
-    how = Compilation(cenote.LoadOptions(blocks=blocks))  # type: ignore[arg-type]  # words of a table
+    how = Compilation(cenote.LoadOptions(blocks=blocks, threads=3))  # type: ignore[arg-type]  # words of a table
     host = jit.host_target()
     sizes = {"l1_bytes": int(scale * host.l1_bytes), "l2_bytes": int(scale * host.l2_bytes)}
-    assert how.target == replace(host, **sizes)
+    assert how.target == replace(host, **sizes, threads=3)
     assert how.target.of_level() == host.of_level()  # so that code is the same, and kept once
 
 

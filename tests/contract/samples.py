@@ -17,7 +17,7 @@ from cenote.core.target import Target
 from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
 from cenote.ops.pool.window import MinPool
 from cenote.ops.table import operators
-from tests.harness import lowerings_of
+from tests.harness import input_types, lowerings_of
 from tests.targets import NARROWER_STEP
 
 MOST = 40  # samples of one operator whose kernels are compiled; those with more have suites of their own
@@ -38,6 +38,14 @@ def listed(op: type[Op]) -> tuple[Sample, ...]:
     """The samples, some of which overflow on purpose."""
     with np.errstate(all="ignore"):
         return tuple(op.samples())
+
+
+def has_types(sample: Sample, constants: bool) -> bool:
+    """Whether its outputs' types are known before the data."""
+    try:
+        return bool(sample.op.infer(*input_types(sample.inputs, constants)))
+    except (ShapeFromData, ValueNeeded):
+        return False
 
 
 def compiled(op: type[Op], place: int = 0) -> tuple[Sample, ...]:

@@ -15,9 +15,9 @@ from cenote.codegen import jit, llvm
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.driver import CALL_ON_ARRAYS, DRIVER, FUNCTION_ON_ARRAYS
-from cenote.ops.base import Op, Sample, ShapeFromData, ValueNeeded
+from cenote.ops.base import Op, Sample
 from cenote.ops.elementwise.activation import Relu
-from tests.contract.samples import Trial, each_operator, listed, trials
+from tests.contract.samples import Trial, each_operator, has_types, listed, trials
 from tests.disassembly import encodings
 from tests.harness import calls_of, input_types, lowerings_of
 from tests.targets import anywhere
@@ -38,14 +38,6 @@ def specs_of(samples: Iterable[Sample], target: Target) -> Iterator[KernelSpec]:
         if has_types(sample, constants)
     )
     yield from kernels_of(every)
-
-
-def has_types(sample: Sample, constants: bool) -> bool:
-    """Whether its outputs' types are known before the data."""
-    try:
-        return bool(sample.op.infer(*input_types(sample.inputs, constants)))
-    except (ShapeFromData, ValueNeeded):
-        return False
 
 
 def kernels_of(tried: Iterable[Trial]) -> Iterator[KernelSpec]:
@@ -79,17 +71,17 @@ def test_generic_holds_nothing_wider(op: type[Op]) -> None:
 
 
 class WithoutCaches(Target):
-    """A target that nobody may ask for the sizes of its caches."""
+    """A target that nobody may ask for the sizes of its caches and the number of threads."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("l1_bytes", "l2_bytes", "l3_bytes"):
+        if name in ("l1_bytes", "l2_bytes", "l3_bytes", "threads"):
             raise AssertionError(f"code depends on {name}")
         return super().__getattribute__(name)
 
 
 @each_operator
 def test_code_depends_on_no_cache(op: type[Op]) -> None:
-    """Object code serves a whole level: what depends on a machine's caches is an argument, or a field of the spec."""
+    """Object code serves a whole level: what depends on caches or threads is an argument, or a field of the spec."""
     target = anywhere("avx512")
     bare = WithoutCaches(**{field.name: getattr(target, field.name) for field in fields(target)})
     for spec in specs_of(listed(op)[:2], target):

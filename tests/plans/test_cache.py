@@ -42,16 +42,23 @@ def from_cache(model: cenote.Model) -> bool:
 
 def test_the_second_load_is_a_hit_with_the_same_bits(tmp_path: Path, plans: Path) -> None:
     path = small_model(tmp_path / "m.onnx")
-    first, second = cenote.load(path, threads=1), cenote.load(path, threads=2)
+    first, second = cenote.load(path, threads=2), cenote.load(path, threads=2)
     assert not from_cache(first)
     assert from_cache(second)
     assert np.array_equal(first(picture()), second(picture()))
     assert second.threads == 2
     assert (first.inputs, first.outputs, first.metadata) == (second.inputs, second.outputs, second.metadata)
-    assert str(first.plan) == str(cenote.load(path, threads=1).plan)
+    assert str(first.plan) == str(cenote.load(path, threads=2).plan)
     assert second.plan.describe().threads == second.plan.program.threads
     with pytest.raises(cenote.InputError, match="the model takes"):
         second(picture(2))
+
+
+def test_another_number_of_threads_has_a_plan_of_its_own(tmp_path: Path, plans: Path) -> None:
+    path = small_model(tmp_path / "m.onnx")
+    models = [cenote.load(path, threads=threads) for threads in (1, 2, 1, 2)]
+    assert [from_cache(model) for model in models] == [False, False, True, True]
+    assert len({model(picture()).tobytes() for model in models}) == 1
 
 
 def test_name_and_date_do_not_matter_but_the_content_does(tmp_path: Path, plans: Path) -> None:
@@ -329,7 +336,7 @@ def test_processes_may_fill_it_at_once(tmp_path: Path, plans: Path) -> None:
     assert len({worker.communicate(timeout=120)[0] for worker in workers}) == 1
     assert [worker.returncode for worker in workers] == [0, 0, 0]
     assert [kept.suffix for kept in plans.iterdir()] == [".cenote"]
-    assert from_cache(cenote.load(path))
+    assert from_cache(cenote.load(path, threads=1))
 
 
 def test_a_warm_start_imports_nothing_that_compiles(tmp_path: Path, plans: Path) -> None:

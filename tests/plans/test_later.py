@@ -213,4 +213,4 @@ def test_a_fork_has_nothing_to_wait_for(tmp_path: Path, plans: Path) -> None:
     path = small_model(tmp_path / "m.onnx")
     done = at_work(path, FORK)
     assert (done.returncode, done.stderr) == (0, "")
-    assert kept(plans) == [".cenote"]
+    assert set(kept(plans)) == {".cenote"}  # a plan for each number of threads

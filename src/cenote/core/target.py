@@ -47,9 +47,10 @@ class Target:
     `has_scale` and `has_gather` are the only features kernels branch on. The sizes of the caches, and the ways in which
     bytes are multiplied (`dots`: `codegen.dots`) and looked up in tables (`lookups`: `codegen.byte_tables`), in which
     bfloat16 is multiplied (`bfloat`: `codegen.bfloat`; empty where float32 is as fast), those of products on
-    `tiles`, and whether a vector takes as long as two of half its size (`halved`), serve the choice of kernels: see
-    `of_level`. `contracts`: a product that is added is rounded once or twice, as the machine that runs the code does
-    faster (WebAssembly's relaxed instructions); kernels that need it rounded once ask `has_fma`.
+    `tiles`, whether a vector takes as long as two of half its size (`halved`), and the number of `threads` that share
+    the work, serve the choice of kernels and the cut of their work: see `of_level`. `contracts`: a product that is
+    added is rounded once or twice, as the machine that runs the code does faster (WebAssembly's relaxed instructions);
+    kernels that need it rounded once ask `has_fma`.
     `by_lane`: a multiply-add takes one lane of a vector as a factor of all (Arm), so that factors need no broadcasts.
     """
 
@@ -72,6 +73,7 @@ class Target:
     halved: bool = False
     contracts: bool = False
     by_lane: bool = False
+    threads: int = 1
 
     def __repr__(self) -> str:
         return self.text
@@ -86,7 +88,9 @@ class Target:
         """Return the target without this machine's caches and speeds: a kernel's code may depend on nothing else, so
         that it can be used on other machines."""
         usual: dict[str, Any] = {"l1_bytes": _L1, "l2_bytes": _L2, "l3_bytes": _L3}
-        return replace(self, **usual, dots=PAIRS, lookups=LOADS, bfloat="", tiles=NO_TILES, halved=False)
+        return replace(
+            self, **usual, dots=PAIRS, lookups=LOADS, bfloat="", tiles=NO_TILES, halved=False, threads=1
+        )
 
     @property
     def has_scale(self) -> bool:

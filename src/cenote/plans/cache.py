@@ -38,6 +38,7 @@ from cenote.plans.format import StoredModel
 from cenote.plans.later import Later, finish, later
 from cenote.plans.reader import PlanFile
 from cenote.plans.source import Source
+from cenote.runtime.threads import resolve_threads
 
 _log = logging.getLogger(__name__)
 Shapes = tuple[tuple[int, ...], ...]
@@ -139,6 +140,7 @@ class CacheEntry:
         parts = [
             self.source.content,
             *(f"{name}={value}" for name, value in self.options.key().items()),
+            f"threads={resolve_threads(self.options.threads)}",  # which share the work in other pieces
             _world(),
         ]
         if self.values:

@@ -21,6 +21,7 @@ from cenote.kernels.conv.weights_ahead import WORD, prefetches
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
 from cenote.kernels.partial_sums import SumBlocks
+from cenote.kernels.row_shares import row_shares
 from cenote.kernels.tables import tap_table
 
 # Multiply-adds per second of one core, to size pieces of work; a factor of 2 either way does no harm.
@@ -348,6 +349,12 @@ class FilterGroups:
             steps[f"{name}_block"] = c
         return {name: step for name, step in steps.items() if name != "x_block"}
 
+    def _shares(self) -> int:
+        """Number of threads' shares of the pixels, each of which passes over all weights."""
+        shape, pixels = self.shape, plain(self.pixels * self.images)
+        weights = shape.group_channels * shape.taps, shape.group_filters
+        return row_shares(pixels, *weights, self.target.threads)
+
     def _split(self, tiles: int, width: int, slab: int) -> tuple[int, int, dict[str, int]]:
         """Return items, grain, and the words that describe how tiles form bands and which loop is inside."""
         shape, groups = self.shape, self.shape.groups * self.groups
@@ -360,6 +367,8 @@ class FilterGroups:
         if inside:  # a band's input is read by every filter group: keep it in the level 2 cache
             read = width * shape.group_channels * 4 * area
             band = minimum(band, max(4, self.target.l2_bytes // 2 // max(1, read)))
+        elif groups > 1 and (shares := self._shares()) > 1:
+            inside, band = True, maximum(1, -(-tiles // shares))
         elif slab * 8 > self.target.l2_bytes:
             # Weights come from beyond the level 2 cache: one pass serves many tiles.
             band = maximum(band, _SHARED_TILES)

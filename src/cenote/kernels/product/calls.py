@@ -19,6 +19,7 @@ from cenote.kernels.partial_sums import SumBlocks
 from cenote.kernels.product.panels import Panels, order_of, panel_call
 from cenote.kernels.product.tiles import OPERANDS, ProductSpec, chunk
 from cenote.kernels.product.vector import COLUMNS, PREFETCHED_FROM, RUN, VectorSpec
+from cenote.kernels.row_shares import row_shares
 from cenote.kernels.strided_axes import Axis, axis_words, is_one, position_count
 
 _MACS_PER_SECOND = 50e9  # multiply-adds of one core, to size pieces of work; a factor of 2 either way is fine
@@ -27,6 +28,7 @@ _MACS_PER_SECOND = 50e9  # multiply-adds of one core, to size pieces of work; a 
 _PIECE = 3e-3
 _FEW_GROUPS = 2  # groups of columns that count as few
 _SMALL = 16 << 10  # elements of a matrix that stays in the nearest caches
+_PART = 2  # of B's numbers that a thread's share of rows has at least; on one thread shares cost 1 to 3 %
 _BAND = 64  # tiles of rows that use a group's part of B while it is in the first cache
 
 
@@ -191,6 +193,9 @@ class Product:
         )
         width, copied = max(cut.widths), self._tile_elements(panels, cut)
         band = self._band(panels, cut, target)
+        if self.packed is not None and not axes:
+            shares = row_shares(self.m, self.k, self.n, target.threads, _PART)
+            band = maximum(1, minimum(band, -(-cut.tiles // shares)))
         bands = -(-cut.tiles // band)
         band = -(-cut.tiles // bands)
         bands = -(-cut.tiles // band)

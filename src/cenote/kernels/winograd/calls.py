@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.constants import CostConstants, constants_of
 from cenote.kernels.cost_model import peak_seconds
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.row_shares import row_shares
 from cenote.kernels.tables import tiles_per_block
 from cenote.kernels.winograd.kernel import TABLE, WinogradSpec
 from cenote.kernels.winograd.products import runs_ahead, widths
@@ -145,8 +146,8 @@ class WinogradTiling:
     def split(self) -> bool:
         """Whether to make two calls: where the weights outweigh the transformed input, so that each weight is read
         once. Not with one group of filters, for then threads can only share out tiles."""
-        tiles = plain(self.tiles)
-        return self.shape.filters > tiles and (self.groups > 1 or tiles < 2 * _LEAST_TILES)
+        few, threads = plain(self.tiles) < 2 * _LEAST_TILES, self.target.threads
+        return self.shape.filters > plain(self.tiles) and (self.groups > 1 or (few and threads == 1))
 
     @cached_property
     def block(self) -> int:
@@ -155,7 +156,13 @@ class WinogradTiling:
         weights = per_tile * self.filter_blocks * self.lanes
         least = _LEAST_TILES if weights <= self.target.l2_bytes else 2 * _LEAST_TILES
         most = max(24, min(96, self.target.l2_bytes // 2 // per_tile))
-        return whole_of(tiles_per_block, 1, 96, self.tiles, self.split, least, most)
+        for_caches = whole_of(tiles_per_block, 1, 96, self.tiles, self.split, least, most)
+        return maximum(1, minimum(for_caches, -(-self.tiles // self.shares)))
+
+    @property
+    def shares(self) -> int:
+        """Threads' shares of the tiles."""
+        return row_shares(self.tiles, self.shape.channels, self.shape.filters, self.target.threads)
 
     @property
     def blocks(self) -> int:
@@ -165,8 +172,7 @@ class WinogradTiling:
     def spare(self) -> int:
         """Number of spare tiles at the end of V and of each group's M: a run may reach past a product's tiles.
 
-        They are not in the strides: what a run reads and writes there is never used, and 49 tiles 50 apart took 4 %
-        more time.
+        They are not in the strides (49 tiles 50 apart took 4 % longer): what is there is never used.
         """
         return widths(self.group_blocks, self.target)[0] - 1
 
@@ -195,7 +201,9 @@ class WinogradTiling:
 
     def seconds(self) -> float:
         """Estimated time: products at their share of peak or at the memory's speed for the weights, and the
-        transforms. Products that no two threads can share count for more."""
+        transforms. Products that no two threads can share count for more. It is the same for any number of them."""
+        if self.target.threads > 1:
+            return replace(self, target=replace(self.target, threads=1)).seconds()
         products = self.product_operations
         weights = 4 * self.products * self.panel * self.groups
         passes = 1 if self.split or weights <= self.target.l3_bytes // 2 else maximum(1, self.blocks)
@@ -347,7 +355,6 @@ class WinogradTiling:
         is_input = phase == "input"
         pieces = self.channel_blocks if is_input else self.groups
         share = pieces if phase == "fused" else self._share(pieces, is_input)
-        v_bytes = self.v_elements * 4 if phase == "fused" else 0
         return {
             "channels": self.shape.channels,
             "channel_blocks": self.channel_blocks,
@@ -374,7 +381,7 @@ class WinogradTiling:
             "ahead": runs_ahead(self.target),
             "table_bytes": -(-self.block * TABLE * 8 // 64) * 64,
             "temporary_bytes": -(-(self.products + 1) * self.lanes * 4 // 64) * 64,
-            "v_bytes": -(-v_bytes // 64) * 64,
+            "v_bytes": -(-self.v_elements * 4 // 64) * 64 if phase == "fused" else 0,
         }
 
     def _bundle(self, share: int) -> int:
