@@ -141,7 +141,10 @@ def planes_per_block(planes: int, most: int, taps: int, tiles: int) -> int:
     return -(-planes // -(-planes // wanted))
 
 
-def tiles_per_plane(tiles: int, seen: int, most: int) -> int:
-    """Number of tiles of a plane that go through the phases together, where `seen` planes of x are transformed."""
-    blocks = -(-tiles // max(1, most // seen))
-    return -(-tiles // blocks)
+def tiles_per_plane(tiles: int, seen: int, most: int, run: int = 1) -> int:
+    """Number of tiles of a plane that go through the phases together, where `seen` planes of x are transformed: whole
+    runs, where there is room for one."""
+    most = max(1, most // seen)
+    block = -(-tiles // -(-tiles // most))
+    whole = -(-block // run) * run
+    return whole if whole <= most else max(block // run * run, min(block, run))

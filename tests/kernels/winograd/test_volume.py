@@ -221,3 +221,12 @@ def test_blocks_follow_the_size() -> None:
         alone = tiling(sizes[0], 64, sizes[1:], LARGE)
         if alone.split == sized.split:
             assert found[0] == [alone.block, alone.plane_block, alone.planes_seen]
+
+
+@pytest.mark.parametrize("filters", [16, 32])
+def test_blocks_of_one_filter_vector_are_whole_runs(filters: int) -> None:
+    for size in (12, 24, 48):
+        arrays = inputs(1, 16, filters, (size,) * 3, (3, 3, 3))
+        shape = Conv(pads=ONE).shape(*(TensorType.of(np.float32, each.shape) for each in arrays[:2]))
+        block = WinogradVolumeTiling(shape, 4, 4, LARGE).block
+        assert filters > 16 or block % 8 == 0
