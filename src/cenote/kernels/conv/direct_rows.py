@@ -1,6 +1,6 @@
 """Direct convolution of few channels from plain memory into plain memory: the pixels of a row lie in the lanes.
 
-    item = image, group of filters, band of rows                       emitted
+    item = image, group of filters, band of rows, piece of these       emitted
       for row of the band:                                             emitted
         for tile of vectors of the row's pixels:                       emitted; the last may be narrower
           acc[filter][vector] = bias
@@ -28,28 +28,36 @@ from cenote.core.text import split_words
 from cenote.kernels.base import Argument, Call, KernelSpec, View, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation, Destination, store_activated
 from cenote.kernels.layout.reorder import deep_strides
+from cenote.kernels.product.panels import cut_exactly
 from cenote.kernels.tables import tap_table
 
 VECTORS = 3  # of a tile
 _ROWS = 16  # of a band: as much of each filter's map is written in one run
+_ITEMS = 8  # at least, for threads to share: long rows are cut into pieces where there are few of them
+_LONG = 8  # tiles of a piece, at least
 _PIECE = 5_000_000  # operations that a thread takes at a time: some 50 us
 POINTERS = ("x", "weights", "bias", "residual", "y")
 NUMBERS = split_words(
-    "taps filters out_w out_h rows bands"
+    # Groups of filters, of which the first ones are wide.
+    "taps groups wide_groups out_w out_h rows bands piece pieces"
     # Steps in elements: of x from output row to output row.
     " x_image x_d x_h y_image y_channel y_d y_h r_image r_channel r_d r_h"
 )
 
 
-def filters_of_a_tile(target: Target) -> int:
-    """Return the number of filters whose sums, of `VECTORS` vectors each, fill the registers."""
-    return 8 if target.registers > 16 else 4
+def filters_of_tiles(filters: int, target: Target) -> tuple[int, int, int]:
+    """Cut filters into tiles of so many and of one less, as few as the registers allow for `VECTORS` vectors of pixels:
+    (filters of a tile, tiles, wide ones)."""
+    return cut_exactly(filters, 8 if target.registers > 16 else 4)
 
 
 @dataclass(frozen=True)
 class ConvRowsSpec(KernelSpec):
-    """Kernel of rows of pixels. `bias`, `residual`: they are added before the activation."""
+    """Kernel of rows of pixels, of so many `filters` in a tile and, where these are `mixed`, of one less; `bias`,
+    `residual`: they are added before the activation."""
 
+    filters: int
+    mixed: bool
     bias: bool
     residual: bool
     activation: Activation
@@ -82,23 +90,24 @@ class RowsEmitter:
 
     def __init__(self, spec: ConvRowsSpec, k: Kernel, target: Target) -> None:
         self.spec, self.k, self.lanes = spec, k, target.lanes()
-        self.each = filters_of_a_tile(target)
 
     def run(self) -> None:
-        k, n = self.k, self.k.number
-        groups = (n("filters") + (self.each - 1)) // self.each
+        k, n, each = self.k, self.k.number, self.spec.filters
+        groups, wide = n("groups"), n("wide_groups")
         for item in k.range(k.begin, k.end):
-            band, rest = item % n("bands"), item // n("bands")
+            column, rest = item % n("pieces") * n("piece"), item // n("pieces")
+            band, rest = rest % n("bands"), rest // n("bands")
             group, image = rest % groups, rest // groups
-            first = group * self.each
             begin = band * _ROWS
             end = k.minimum(begin + _ROWS, n("rows"))
-            is_whole = first + self.each <= n("filters")
-            with k.when(is_whole):
-                self.band(image, begin, end, self.filters(first, self.each))
-            with k.unless(is_whole):
-                for one in k.range(first, n("filters")):
-                    self.band(image, begin, end, self.filters(one, 1))
+            self.column, self.width = column, k.minimum(n("piece"), n("out_w") - column)
+            if not self.spec.mixed:
+                self.band(image, begin, end, self.filters(group * each, each))
+                continue
+            with k.when(group < wide):
+                self.band(image, begin, end, self.filters(group * each, each))
+            with k.unless(group < wide):
+                self.band(image, begin, end, self.filters(group * (each - 1) + wide, each - 1))
 
     def filters(self, first: Value, count: int) -> TileFilters:
         """Return some filters from the first on."""
@@ -106,7 +115,7 @@ class RowsEmitter:
         return TileFilters([weights + (first + index) * taps for index in range(count)], first)
 
     def band(self, image: Value, begin: Value, end: Value, filters: TileFilters) -> None:
-        """Compute the rows from one to another."""
+        """Compute a piece of the rows from one to another."""
         k, n = self.k, self.k.number
         for row in k.range(begin, end):
             depth, height = row // n("out_h"), row % n("out_h")
@@ -118,12 +127,13 @@ class RowsEmitter:
                 + height * n(f"{name}_h")
                 for name in ("y", "r")
             }
-            y, residual = k.pointer("y") + start["y"], k.pointer("residual") + start["r"]
+            x = x + self.column
+            y, residual = (k.pointer(name) + (start[name[0]] + self.column) for name in ("y", "residual"))
             step = VECTORS * self.lanes
-            whole = n("out_w") // step * step
+            whole = self.width // step * step
             for column in k.range(0, whole, step):
                 self.tile(x + column, y + column, residual + column, filters, [None] * VECTORS)
-            left = n("out_w") - whole
+            left = self.width - whole
             for vectors in range(1, VECTORS + 1):
                 within = (left > (vectors - 1) * self.lanes) & (left <= vectors * self.lanes)
                 with k.when(within):
@@ -176,13 +186,19 @@ def rows_call(
     (_, x_channel, *x_steps), window = deep_strides(x), shape.window
     steps = tuple(step * dilation for step, dilation in zip(x_steps, shape.dilations, strict=True))
     depth, height, width = shape.out
+    (each, groups, wide), step = filters_of_tiles(shape.filters, target), VECTORS * target.lanes()
+    runs = shape.n * groups * -(-depth * height // _ROWS)
+    piece = maximum(_LONG, -(-width // (step * maximum(1, _ITEMS // maximum(1, runs))))) * step
     numbers: dict[str, int] = {
         "taps": shape.channels * shape.taps,
-        "filters": shape.filters,
+        "groups": groups,
+        "wide_groups": wide,
         "out_w": width,
         "out_h": height,
         "rows": depth * height,
         "bands": -(-depth * height // _ROWS),
+        "piece": piece,
+        "pieces": -(-width // piece),
         "x_image": deep_strides(x)[0],
         "x_d": x_steps[0] * shape.strides[0],
         "x_h": x_steps[1] * shape.strides[1],
@@ -204,8 +220,6 @@ def rows_call(
         "table": computed(tap_table, window, steps, 0, shape.channels, x_channel),
         **numbers,
     }
-    each = filters_of_a_tile(target)
-    items = shape.n * -(-shape.filters // each) * numbers["bands"]
-    work = 2 * each * _ROWS * width * shape.channels * shape.taps
-    spec = ConvRowsSpec(bias is not None, residual is not None, activation)
-    return Call.named(spec, words, items, maximum(1, _PIECE // maximum(1, work)))
+    work = 2 * each * _ROWS * piece * shape.channels * shape.taps
+    spec = ConvRowsSpec(each, wide < groups, bias is not None, residual is not None, activation)
+    return Call.named(spec, words, runs * numbers["pieces"], maximum(1, _PIECE // maximum(1, work)))

@@ -8,7 +8,7 @@ from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, TensorType
 from cenote.kernels.base import Call, View, present
-from cenote.kernels.conv.direct_rows import filters_of_a_tile, rows_call
+from cenote.kernels.conv.direct_rows import VECTORS, filters_of_tiles, rows_call
 from cenote.kernels.cost_model import moved_seconds, peak_seconds
 from cenote.kernels.layout.reorder import pad_call
 from cenote.kernels.partial_sums import EXACT_TERMS, FAST_TERMS, summation_tolerance
@@ -18,7 +18,7 @@ from cenote.ops.conv.problem import ConvProblem
 _CHANNELS = 16  # most: of 64 channels and 1x1 it takes as long as others, of 256 up to 1.7 times
 _SHARE = 0.92  # of the peak, for whole tiles
 _SETUP = 3  # taps that a tile's begin and its stores take as long as
-_ALONE = 3  # times as long as in a tile: a filter of its own, whose few sums wait for each other
+_SUMS = 8  # that do not wait for each other
 
 
 def rows(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
@@ -29,7 +29,8 @@ def rows(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     if shape.groups > 1 or shape.strides[-1] != 1 or any(is_size(pad) or pad < 0 for pad in pads):
         return
     if (
-        not shape.filters
+        is_size(shape.filters)
+        or not shape.filters
         or shape.channels > _CHANNELS
         or not 0 < terms <= (EXACT_TERMS if fused.exact else FAST_TERMS)
     ):
@@ -63,10 +64,10 @@ def rows(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
 
 
 def _seconds(problem: ConvProblem, terms: int) -> float:
-    """Estimate, with whole vectors of pixels, and filters that are left over in tiles of their own."""
+    """Estimate, with whole vectors of pixels; the few sums of a tile of one or two filters wait for each other."""
     shape, lanes = problem.shape, problem.lanes
-    columns, each = shape.out[-1], filters_of_a_tile(problem.target)
-    left = shape.filters % each
-    operations = shape.operations * (-(-columns // lanes) * lanes / columns)
-    operations *= (shape.filters - left + _ALONE * left) / shape.filters
+    columns, (each, _, _) = shape.out[-1], filters_of_tiles(problem.shape.filters, problem.target)
+    operations = (
+        shape.operations * (-(-columns // lanes) * lanes / columns) * max(1.0, _SUMS / (each * VECTORS))
+    )
     return peak_seconds(operations, problem.target, _SHARE * terms / (terms + _SETUP))
