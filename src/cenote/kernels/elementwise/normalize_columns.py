@@ -1,26 +1,25 @@
-"""Normalisation of columns beside each other, and of the channels of blocked maps: one of them per lane.
+"""Normalisation of columns beside each other: one of them per lane.
 
-columns, an item is a block of columns:            blocked, an item is a block of channels of one picture:
-    for a vector of columns:                           for place in the map:     emitted
-        for row: sums, by lanes     emitted                sums, by lanes
-        for row: the results        emitted            for place in the map: the results
+item = block of columns
+    for a vector of columns:
+        for row: sums, by lanes     emitted
+        for row: the results        emitted
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
+from cenote.codegen.values import F64, Pointer, Scalar, Value
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
-from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.elementwise.normalize import NOTES, NotedStatistics, Parameters, RowNormalization
 from cenote.kernels.elementwise.statistics import CENTRED, Centre, Moments, compute_type
@@ -29,7 +28,6 @@ from cenote.kernels.strided_axes import (
     axis_pointers,
     axis_words,
     joined_axes,
-    nested,
     position_count,
 )
 
@@ -151,109 +149,3 @@ def normalize_columns_call(
     }
     items = position_count(outer) * -(-columns // COLUMNS) if y.type.size else 0
     return Call.named(spec, words, items, grain=maximum(1, 16384 // maximum(1, rows * COLUMNS)))
-
-
-@dataclass(frozen=True)
-class NormalizeBlocked(KernelSpec):
-    """Kernel that normalises channels of a blocked map of so many spatial axes over all its places, `group` lanes
-    together: 1 (each channel apart), a power of 2, or all lanes, then of as many neighbouring blocks as `members` says.
-    """
-
-    dtype: np.dtype[Any]
-    lanes: int
-    spatial: int
-    group: int = 1
-
-    @property
-    def compute(self) -> Scalar:
-        return F64 if Scalar.of(self.dtype) is F64 else F32
-
-    @property
-    def words(self) -> tuple[Parameter, ...]:
-        element = Scalar.of(self.dtype)
-        pointers = pointers_to(element, "y", "x", may_alias=True)
-        pointers += pointers_to(self.compute, "scale", "bias")
-        numbers = (
-            "blocks",
-            "members",
-            "y_picture",
-            "y_block",
-            "x_picture",
-            "x_block",
-            *axis_names(self.spatial, ("y", "x")),
-        )
-        return (*pointers, Parameter("epsilon", F64), *numbers_named(numbers))
-
-    def emit(self, target: Target) -> Kernel:
-        element, compute, k = Scalar.of(self.dtype), self.compute, self.kernel(target)
-        extents = [k.number(f"extent_{axis}") for axis in range(self.spatial)]
-        strides = [[k.number(f"stride_{axis}_{name}") for axis in range(self.spatial)] for name in ("y", "x")]
-        lanes, zero = self.lanes, k.constant(F64, 0.0, self.lanes)
-        members, count = k.number("members"), k.integer(self.group) * k.number("members")
-        for extent in extents:
-            count = count * extent
-        for item in k.range(k.begin, k.end):
-            units = k.number("blocks") // members
-            picture, first = item // units, item % units * members
-            y, x = (k.pointer(name) + picture * k.number(f"{name}_picture") for name in ("y", "x"))
-
-            def places(
-                x: Pointer = x, y: Pointer = y, first: Value = first
-            ) -> Iterator[tuple[Value, Pointer, Pointer]]:
-                for block in k.range(first, first + members):
-                    source, to = x + block * k.number("x_block"), y + block * k.number("y_block")
-                    for target_place, place in nested(k, extents, strides):
-                        yield block, source + place, to + target_place
-
-            total = k.variable(zero)
-            for _, source, _ in places():
-                total.value = total.value + source.load(0, lanes).to(F64)
-            mean = self._of_group(k, total.value) / count.to(F64)
-            square = k.variable(zero)
-            for _, source, _ in places():
-                moved = source.load(0, lanes).to(F64) - mean
-                square.value = square.value + moved * moved
-            variance = self._of_group(k, square.value) / count.to(F64)
-            factor = 1.0 / k.square_root(variance + k.number("epsilon"))
-            centre = Centre(mean, compute)
-            for block, source, to in places():
-                own, offset = (k.pointer(name).load(block * lanes, lanes) for name in ("scale", "bias"))
-                shift = k.fma((-centre.low * factor).to(compute), own, offset)
-                value = k.fma(centre.of(source.load(0, lanes).to(compute)), factor.to(compute) * own, shift)
-                to.store(value.to(element), 0)
-        return k
-
-    def _of_group(self, k: Kernel, sums: Value) -> Value:
-        """Sum over the lanes of each group, in each of its lanes."""
-        step = 1
-        while step < self.group:
-            sums = sums + k.shuffle(sums, sums, [lane ^ step for lane in range(self.lanes)])
-            step *= 2
-        return sums
-
-
-def normalize_blocked_call(
-    x: View, y: View, scale: Array, bias: Array, epsilon: float, channels: int = 1
-) -> Call:
-    """Normalise so many channels of a blocked map together: a power of 2 that divides the lanes, or a multiple of the
-    lanes. Scale and bias fill whole blocks."""
-    lanes = y.layout.lanes
-    members = max(1, channels // lanes)
-    spatial = joined_axes(x.shape[2:], (y.strides[2:], x.strides[2:]))
-    spec = NormalizeBlocked(y.type.dtype, lanes, len(spatial), min(channels, lanes))
-    words: dict[str, Argument] = {
-        "y": y,
-        "x": x,
-        "scale": scale,
-        "bias": bias,
-        "epsilon": float(epsilon),
-        "blocks": x.blocks,
-        "members": members,
-        "y_picture": y.strides[0],
-        "y_block": y.strides[1],
-        "x_picture": x.strides[0],
-        "x_block": x.strides[1],
-        **axis_words(spatial, ("y", "x")),
-    }
-    items = x.shape[0] * (x.blocks // members) if y.type.size else 0
-    return Call.named(spec, words, items)

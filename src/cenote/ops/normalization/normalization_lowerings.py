@@ -19,7 +19,8 @@ from cenote.kernels.elementwise.normalize import (
     normalize_channels_call,
     normalize_rows_call,
 )
-from cenote.kernels.elementwise.normalize_columns import normalize_blocked_call, normalize_columns_call
+from cenote.kernels.elementwise.normalize_columns import normalize_columns_call
+from cenote.kernels.reduction.normalize_blocked import kept_sums, normalize_blocked_calls
 from cenote.kernels.reduction.normalize_short_rows import short_rows_call
 from cenote.ops.base import Lowering
 from cenote.ops.elementwise.pointwise import error_of
@@ -181,13 +182,15 @@ def blocked_lowerings(
         return
     values, blocked = (scale.value, bias.value), Layout(lanes)
 
-    def call(source: View, y: View) -> Call:
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        source, (y, *between) = present(views[0]), made
         factor, shift = (_filled(value, y.blocks * lanes) for value in values)
-        return normalize_blocked_call(source, y, factor, shift, epsilon, channels)
+        memory = between[0] if between else None
+        return [*normalize_blocked_calls(source, y, factor, shift, epsilon, channels, memory)]
 
-    error = error_of(ERROR, x.dtype)
-    seconds = _seconds(x)
-    yield Lowering.of_call("blocked", (blocked, None, None), (blocked,), call, seconds, error, in_place=(0,))
+    error, kept = error_of(ERROR, x.dtype), kept_sums(x, channels, lanes)
+    inputs_as = (blocked, None, None)
+    yield Lowering("blocked", inputs_as, (blocked,), bind, _seconds(x), error, kept, in_place=(0,))
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
