@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cenote.core.types import Layout, TensorType
-from cenote.graph.graph import Graph
+from cenote.core.types import Declared, Layout, TensorType
+from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify
+from cenote.ops.checks import int64s
+from cenote.ops.movement.reshape import Reshape
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
 from cenote.passes.specialize import specialize
 from tests.passes.toys import Add, Noise, Same, Scale, graph, node
@@ -95,6 +97,22 @@ def test_identities_that_must_stay() -> None:
 %n = scale %a
 return %y, %z, %m, %n"""
     check(remove_identities, typed(before), after)
+
+
+def test_reshapes_that_undo_each_other_are_skipped() -> None:
+    shapes = {"flat": int64s((-1,)), "back": int64s((2, 3)), "other": int64s((3, 2))}
+    nodes = (
+        Node(Scale(2), ("x",), ("a",)),
+        Node(Reshape(), ("a", "flat"), ("b",)),
+        Node(Reshape(), ("b", "other"), ("c",)),
+        Node(Reshape(), ("c", "back"), ("d",)),
+        Node(Scale(3), ("d",), ("y",)),
+        Node(Scale(4), ("c",), ("z",)),
+    )
+    before = Graph((Declared("x", np.dtype(np.float32), (2, 3)),), ("y", "z"), nodes, shapes)
+    after = remove_identities(specialize(before, {"x": TensorType.of(np.float32, (2, 3))}).graph)
+    readers = {node.outputs[0]: node.inputs[0] for node in after.nodes}
+    assert readers == {"a": "x", "b": "a", "c": "b", "y": "a", "z": "c"}
 
 
 def test_identity_removal_drops_layouts_of_what_is_gone() -> None:

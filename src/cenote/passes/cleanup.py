@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from cenote.core.formulas.certain import always_equal
 from cenote.core.types import Array
 from cenote.graph.graph import Graph, Node
+from cenote.kernels.base import present
 
 
 def rename_values(node: Node, names: Mapping[str, str]) -> Node:
@@ -48,14 +50,15 @@ def remove_identities(graph: Graph) -> Graph:
         %c = sigmoid %b                   return %c
         return %c
 
-    Identity, inference Dropout, casts to the same type, reshapes to the same shape. A node stays when another
-    of its outputs is read, or when it joins an output of the graph to an input, a constant or another output.
+    Identity, inference Dropout, casts to the same type, reshapes to the same shape or to one before. A node stays when
+    another of its outputs is read, or when it joins an output of the graph to an input, a constant or another output.
     """
     users = graph.users()
     renamed: dict[str, str] = {}
     kept: list[Node] = []
     fixed = {declared.name for declared in graph.inputs} | set(graph.constants)
     outputs = set(graph.outputs)
+    makers = {node.outputs[0]: node for node in graph.nodes if node.op.view}
 
     def now(name: str) -> str:
         """Return the name under which a value is known now: that of the value it is a copy of, or of the output of the
@@ -65,7 +68,7 @@ def remove_identities(graph: Graph) -> Graph:
 
     for node in graph.nodes:
         extra = [name for name in node.outputs[1:] if name in users or name in outputs]
-        forwarded = "" if extra or not node.outputs[0] else _forwarded(graph, node)
+        forwarded = "" if extra or not node.outputs[0] else _forwarded(graph, node, makers)
         if not forwarded:
             kept.append(node)
             continue
@@ -86,12 +89,23 @@ def remove_identities(graph: Graph) -> Graph:
     )
 
 
-def _forwarded(graph: Graph, node: Node) -> str:
-    """Return the input that a node's first output is; "" where it is computed."""
+def _forwarded(graph: Graph, node: Node, makers: Mapping[str, Node]) -> str:
+    """Return the value that a node's first output is; "" where it is computed. `makers` are the views, by value."""
     if not node.inputs or any(name and graph.type_of(name) is None for name in node.inputs):
         return ""
     number = node.op.forwarded(graph.input_types(node))
-    return "" if number is None else node.inputs[number]
+    if number is not None:
+        return node.inputs[number]
+    if not node.op.view:
+        return ""
+    shape, source = graph.types[node.outputs[0]].shape, makers.get(node.inputs[0])
+    while source is not None:
+        name = source.inputs[0]
+        before = present(graph.type_of(name)).shape
+        if len(before) == len(shape) and all(map(always_equal, before, shape)):
+            return name
+        source = makers.get(name)
+    return ""
 
 
 def eliminate_common(graph: Graph) -> Graph:

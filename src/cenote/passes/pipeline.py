@@ -35,6 +35,7 @@ from cenote.passes.points import multiply_points
 from cenote.passes.precision.bfloat import compute_in_bfloat
 from cenote.passes.precision.parts import multiply_on_tiles
 from cenote.passes.precision.widen import widen
+from cenote.passes.products.column_scales import scale_columns
 from cenote.passes.products.fuse_products import add_to_products, fuse_products, scale_integer_sums
 from cenote.passes.products.stored_weights import narrow_weights, store_weights
 from cenote.passes.quantization.digits import sum_digits
@@ -86,6 +87,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         recognize_global_pools,  # of the means that belong to no normalisation
         add_stacks,
         eliminate_dead,
+        scale_columns,
         fuse_products,
         lambda graph: recognize_attention(graph, target),
         add_to_products,
