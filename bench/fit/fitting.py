@@ -18,7 +18,7 @@ from bench.fit.pools import fit_pools, rounded
 from cenote.core.target import Target
 from cenote.kernels.constants import CONSTANTS, CostConstants, kind_of
 
-STEPS = (0.7, 0.85, 0.95, 1.05, 1.18, 1.4)
+STEPS = (0.5, 0.7, 0.85, 0.95, 1.05, 1.18, 1.4)
 ZERO_STEPS = (1e-8, 5e-8, 0.3)  # of constants that are 0: seconds, or a part
 SWEEPS = 2
 # What constants that are shares, parts or rates may be at most and at least.
@@ -26,6 +26,7 @@ LIMITS = {
     "winograd_exposed": (0.0, 1.0),
     "winograd_alone": (1.0, 1.25),
     "direct_regions": (0.5, 1.2),
+    "grouped_share": (0.1, 1.0),
     **{f"direct_shares[{index}]": (least, 1.1) for index, least in enumerate((0.9, 0.85, 0.75, 0.5, 0.2))},
 }
 

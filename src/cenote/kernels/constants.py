@@ -46,6 +46,8 @@ class CostConstants:
         vectors
     direct_regions
         factor of the speed in regions of the map
+    grouped_share
+        share that windows of groups within a vector reach, whose channels are shuffled
     row_start
         seconds that each row of a matrix takes beside its bytes, where one row is multiplied by it as it lies
     pool_stream
@@ -65,6 +67,7 @@ class CostConstants:
     direct_window: float
     direct_ragged: float
     direct_regions: float
+    grouped_share: float
     row_start: float
     pool_stream: float
     pools: Mapping[str, PoolRates]

@@ -10,32 +10,35 @@ from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import Layout
 from cenote.kernels.base import present
+from cenote.kernels.constants import constants_of
 from cenote.kernels.conv.depthwise_calls import depthwise_calls
 from cenote.kernels.cost_model import moved_seconds, peak_seconds
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
 
+_DEPTHWISE = 0.6  # share of the peak
+
 
 def depthwise(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of groups of one channel, and of a convolution of one channel and one filter."""
     if problem.lies_within and problem.shape.group_channels == 1:
-        yield _within(problem, "depthwise")
+        yield _within(problem, "depthwise", _DEPTHWISE)
 
 
 def grouped(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of groups of a few channels, where whole groups fill a vector."""
     if problem.lies_within and problem.shape.group_channels > 1:
-        yield _within(problem, "grouped")
+        yield _within(problem, "grouped", constants_of(problem.target).grouped_share)
 
 
-def _within(problem: ConvProblem, name: str) -> Lowering:
+def _within(problem: ConvProblem, name: str, share: float) -> Lowering:
     shape, target, fused = problem.shape, problem.target, problem.fused
     deep, weights, bias = shape.deep(), present(problem.weights), problem.bias
     moved = 4 * shape.n * shape.filters * (math.prod(shape.size) + shape.pixels)
     return problem.lowering(
         name,
         Layout(problem.lanes, shape.halo),
-        maximum(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved)),
+        maximum(peak_seconds(shape.operations, target, share), moved_seconds(moved)),
         lambda x, y, residual: depthwise_calls(
             deep, weights, bias, fused.activation, x, y, residual, target, fused.exact
         ),
