@@ -81,7 +81,7 @@ class Compilation:
     @property
     def target(self) -> Target:
         """Machine that the program is for, with caches that blocks of the wanted sizes suit."""
-        target = self.foreign or replace(jit.host_target(), threads=self.threads)
+        target = self.foreign or replace(jit.host_target(), threads=int(self.threads))
         scale = _CACHES[self.options.blocks]
         if scale == 1:
             return target

@@ -140,7 +140,7 @@ class CacheEntry:
         parts = [
             self.source.content,
             *(f"{name}={value}" for name, value in self.options.key().items()),
-            f"threads={resolve_threads(self.options.threads)}",  # which share the work in other pieces
+            f"threads={int(resolve_threads(self.options.threads))}",  # which share the work in other pieces
             _world(),
         ]
         if self.values:
