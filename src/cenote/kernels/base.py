@@ -154,16 +154,6 @@ def present(operand: T | None) -> T:
     return operand
 
 
-def shared_by_pixels(channels: int, pixels: int) -> bool:
-    """Whether threads share the work on a blocked tensor by its rows, all channels of each, and not by its channels.
-
-    Threads take pieces from both ends of a step. Where one step after the other is cut the same way, most of what a
-    thread reads it has written itself, and the memory that it writes to is in its own caches. Convolutions cut what
-    has more pixels than channels by pixels, and deeper tensors by filters, whose weights then are read once.
-    """
-    return plain(channels) < plain(pixels)
-
-
 def padded_spatial(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
     """Spatial extents with the halo."""
     halo = layout.halo or ((0, 0),) * (len(shape) - 2)

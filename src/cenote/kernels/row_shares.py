@@ -11,7 +11,7 @@ matrix is large, rows are not cut: MLP-Mixer took 11.4 instead of 8.7 so, 256 ch
 
 from __future__ import annotations
 
-from cenote.core.sizes import maximum, minimum
+from cenote.core.sizes import maximum, minimum, plain
 
 
 def row_shares(rows: int, depth: int, columns: int, threads: int, part: int = 10) -> int:
@@ -19,3 +19,9 @@ def row_shares(rows: int, depth: int, columns: int, threads: int, part: int = 10
     as many as leave a share at least one `part`-th as many numbers, read and written, as the matrix has."""
     least = -(-depth * columns // (part * (depth + columns)))
     return maximum(1, minimum(threads, rows // maximum(1, least)))
+
+
+def shared_by_pixels(channels: int, pixels: int) -> bool:
+    """Whether threads share a step without weights, on a blocked tensor, by its rows, all channels of each, and not by
+    its channels."""
+    return plain(channels) < plain(pixels)

@@ -36,10 +36,10 @@ from cenote.kernels.base import (
     numbers_named,
     padded_spatial,
     pointers_to,
-    shared_by_pixels,
 )
 from cenote.kernels.conv.direct import PixelWalk
 from cenote.kernels.layout.reorder import deep_strides
+from cenote.kernels.row_shares import shared_by_pixels
 
 INT16 = np.dtype(np.int16)
 NUMBERS = split_words("blocks by_rows depth height row x_n x_c x_d x_h")
