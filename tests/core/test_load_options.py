@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,3 +97,24 @@ def test_a_stale_plan_refuses_them_too(saved: Callable[..., Path], monkeypatch: 
     with pytest.raises(cenote.UnsupportedError, match=r"weights='float16'.*, 'float32'; load the model"):
         cenote.load(plan, weights="float16")
     assert cenote.load(plan, precision="exact").precision == "exact"
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_of_any_kind_is_taken_or_refused_by_name(name: str) -> None:
+    wrong = (
+        0,
+        -1,
+        2.5,
+        np.array([2, 2]),
+        np.zeros((0, 2)),
+        [1, None],
+        {1: 2},
+        {"a": 1},
+        b"x",
+        object(),
+        "\0",
+        1j,
+    )
+    for given in wrong:
+        with contextlib.suppress(cenote.ArgumentError):
+            LoadOptions(**{name: given})

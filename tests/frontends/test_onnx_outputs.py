@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import ArrayLike
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -10,6 +13,7 @@ from onnx.helper import make_function, make_graph, make_model, make_node, make_o
 from onnx.numpy_helper import from_array
 
 import cenote
+from cenote.frontends.onnx_inference import inferred
 
 FLOAT = TensorProto.FLOAT
 CROP: dict[str, ArrayLike] = {"starts": [0], "ends": [1], "axes": [2]}
@@ -119,3 +123,20 @@ def test_slices_of_shapes_are_shown() -> None:
     ]
     (y,) = cenote.load(model_of(nodes, (2, 3, 8), starts=[0], ends=[1], rest=[4, 6])).declared_outputs
     assert y.shape == (2, 4, 6)
+
+
+@pytest.mark.parametrize("value", [-100, 100, (1 << 31) + 1, -(1 << 31) - 5, (1 << 63) - 1, -(1 << 63)])
+def test_no_number_of_any_operator_ends_the_process(value: int) -> None:
+    """onnx 1.23 read beyond its dimensions for two of these: an axis of LayerNormalization, batch_dims of GatherND."""
+    for schema in onnx.defs.get_all_schemas_with_history():
+        names = [f"x{i}" for i in range(max(schema.min_input, min(schema.max_input, 3)))]
+        for attribute in schema.attributes.values():
+            if schema.domain or attribute.type.name not in ("INT", "INTS"):
+                continue
+            given = {attribute.name: value if attribute.type.name == "INT" else [value]}
+            node = make_node(schema.name, names, ["y", "m"][: schema.max_output], **given)
+            inputs = [make_tensor_value_info(name, FLOAT, (2, 3, 4, 8)) for name in names]
+            graph = make_graph([node], "g", inputs, [ValueInfoProto(name="y")])
+            model = make_model(graph, opset_imports=[make_opsetid("", schema.since_version)])
+            with contextlib.suppress(onnx.shape_inference.InferenceError):
+                inferred(model, lambda made: False)

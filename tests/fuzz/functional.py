@@ -154,8 +154,8 @@ class Functional:
     def with_wrong_out(
         self, function: Any, inputs: list[Any], given: dict[str, Any], results: list[Any], rng: random.Random
     ) -> None:
-        """An `out` that does not fit must be refused, or filled rightly."""
-        y = results[0]
+        """An `out` that does not fit must be refused, or filled rightly. One that lies in an input may change that."""
+        y, inputs = results[0], [x.copy() for x in inputs]
         wrong: list[Any] = [
             np.zeros((*y.shape, 2), y.dtype), np.zeros(y.size, y.dtype), np.zeros(y.shape, np.int16), inputs[0], None,
             3, np.broadcast_to(np.zeros((), y.dtype), y.shape), [y], (y, y, y), "x", np.zeros(y.shape, ">f4"),
@@ -163,7 +163,10 @@ class Functional:
         ]  # fmt: skip
         if inputs[0].dtype == y.dtype and inputs[0].size >= y.size > 0 and inputs[0].flags.c_contiguous:
             wrong.append(inputs[0].reshape(-1)[: y.size].reshape(y.shape))
-        function(*inputs, **given, out=rng.choice(wrong))
+        out = rng.choice(wrong)
+        made = function(*inputs, **given, out=out)
+        if out is not None:
+            same(made, results, f"an out of {type(out).__name__} {getattr(out, 'shape', '')}")
 
     def against_reference(self, function: Any, inputs: list[Any], results: list[Any]) -> None:
         """Compare with the operator's own definition where that is quick."""

@@ -131,8 +131,16 @@ def reference(content: bytes, inputs: dict[str, Any]) -> dict[str, Any] | None:
 
 def same(again: dict[str, Any], made: dict[str, Any], what: str) -> None:
     for name, y in made.items():
-        if np.asarray(y).tobytes() != np.asarray(again[name]).tobytes() and np.asarray(y).dtype.kind != "O":
+        if not same_bits(again[name], y):
             raise Finding(f"{what} gives other bits of {name}")
+
+
+def same_bits(again: Any, y: Any) -> bool:
+    """Whether two outputs are alike: arrays, sequences of them, strings, None."""
+    if isinstance(y, list | tuple):
+        return len(again) == len(y) and all(map(same_bits, again, y))
+    y, again = np.asarray(y), np.asarray(again)
+    return y.dtype.kind == "O" or (y.shape == again.shape and y.tobytes() == again.tobytes())
 
 
 def difference(made: dict[str, Any], theirs: dict[str, Any]) -> str:
@@ -140,10 +148,19 @@ def difference(made: dict[str, Any], theirs: dict[str, Any]) -> str:
     for name, wanted in theirs.items():
         if name not in made:
             return f"no output {name}"
-        text = unlike(np.asarray(made[name]), wanted)
+        text = unlike_values(made[name], wanted)
         if text:
             return f"{name}: {text}"
     return ""
+
+
+def unlike_values(y: Any, wanted: Any) -> str:
+    """`unlike` of arrays, and of each two of sequences."""
+    if isinstance(wanted, list | tuple):
+        if not isinstance(y, list | tuple) or len(y) != len(wanted):
+            return f"a sequence of {len(wanted)} is {type(y).__name__}"
+        return next(filter(None, map(unlike_values, y, wanted)), "")
+    return unlike(np.asarray(y), wanted)
 
 
 _COMPARED = 1 << 22  # elements: a result may have hundreds of millions
@@ -151,7 +168,7 @@ _COMPARED = 1 << 22  # elements: a result may have hundreds of millions
 
 def unlike(y: Any, wanted: Any) -> str:
     if not isinstance(wanted, np.ndarray):
-        return ""  # sequences and the like
+        return ""  # maps and the like
     if y.shape != wanted.shape:
         return f"shape {list(y.shape)} is {list(wanted.shape)}"
     if y.dtype.itemsize == wanted.dtype.itemsize and y.dtype.kind == "V":

@@ -158,7 +158,7 @@ def test_memory_grows_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limited._range.nbytes == 3 << 20, "no more addresses than needed where they are limited"
 
 
-@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "2", 257])
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "2", 257, np.array([2, 2]), np.array(2.0), b"2"])
 def test_thread_counts_are_checked(bad: object) -> None:
     with pytest.raises(ArgumentError, match="whole number from 1 to 256"):
         resolve_threads(bad)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, versi
 
 from cenote.core.errors import UnsupportedError
 from cenote.core.types import Array
+from cenote.frontends.onnx_inference import inferred
 from cenote.quantization.network import Network, attribute, label, read_inside
 from cenote.quantization.prepare import prepare
 from cenote.quantization.reading import Source, parsed, without_defaults
@@ -94,9 +95,9 @@ class SharedNetwork:
 
     def shapes(self) -> dict[str, tuple[int | str, ...]]:
         """Return the sizes of values as far as ONNX infers them, those of values whose sizes are all known or named."""
-        inferred = onnx.shape_inference.infer_shapes(self._light()[1]).graph
+        typed = inferred(self._light()[1]).graph
         found = {}
-        for each in (*inferred.input, *inferred.value_info, *inferred.output):
+        for each in (*typed.input, *typed.value_info, *typed.output):
             if each.type.tensor_type.HasField("shape"):
                 sizes = each.type.tensor_type.shape.dim
                 found[each.name] = tuple(size.dim_param or size.dim_value for size in sizes)

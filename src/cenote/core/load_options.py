@@ -103,7 +103,7 @@ def always(given: object) -> bool:
 
 def given_operators(name: str, given: object) -> Mapping[str, UserOperator]:
     """Return operators of users by name. What keeps them is imported with the first (6 ms for all of it)."""
-    if given == {}:
+    if isinstance(given, Mapping) and not given:
         return {}
     with importing():
         from cenote.core.extensions.registry import operators_by_name
@@ -123,7 +123,7 @@ def operators_besides(given: Mapping[str, Any]) -> Mapping[str, UserOperator]:
 
 def given_extensions(name: str, given: object) -> tuple[Mention, ...]:
     """Return mentions of algorithms and rewrites of users by their names."""
-    if given in ((), []):
+    if isinstance(given, tuple | list) and not given:
         return ()
     with importing():
         from cenote.core.extensions.switched import extensions_by_name

@@ -9,7 +9,8 @@ than its input. So a Slice is shown to it only once a round without that Slice h
     ...
 
 A model without such Slices takes one round, as one in which every Slice reads the content of a Shape does. Slices
-inside of bodies and functions are never shown: their outputs stay open.
+inside of bodies and functions are never shown: their outputs stay open. Nor are nodes whose numbers it would use
+without a look (onnx 1.23: an axis of 2**31 + 1 of LayerNormalization, negative batch_dims of GatherND).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _SAFE = """
 """
 
 
-def inferred(model: Any, enough: Callable[[Any], bool]) -> Any:
+def inferred(model: Any, enough: Callable[[Any], bool] = lambda made: False) -> Any:
     """Return a copy of `model` without large weights, with the types that follow from those of its inputs.
 
     Rounds end once `enough` holds of the copy, or once an extent is negative: the model is then wrong, and what comes
@@ -79,7 +80,8 @@ def _without_weights(model: Any) -> Any:
     light.functions.extend(model.functions)
     graph = light.graph
     graph.name = model.graph.name
-    for field in ("node", "input", "output", "value_info"):
+    graph.node.extend(node for node in model.graph.node if not _is_absurd(node))
+    for field in ("input", "output", "value_info"):
         getattr(graph, field).extend(getattr(model.graph, field))
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.ByteSize() > SMALL:
@@ -87,19 +89,28 @@ def _without_weights(model: Any) -> Any:
         else:
             graph.initializer.append(tensor)
     for function in light.functions:
-        _hide_slices(function.node)
+        _hide_hazards(function.node)
     for body in _bodies(graph.node):
-        _hide_slices(body.node)
+        _hide_hazards(body.node)
     _forget_negative([*graph.input, *graph.output, *graph.value_info])
     return light
 
 
-def _hide_slices(nodes: Any) -> None:
-    """Remove the Slices from a list of nodes and from the bodies of the others."""
+def _is_absurd(node: onnx.NodeProto) -> bool:
+    """Return whether a number of the node is none that its operator could mean: beyond 32 bits, or a negative count
+    of batch dimensions."""
+    return any(
+        not -(1 << 31) <= attribute.i < 1 << 31 or (attribute.name == "batch_dims" and attribute.i < 0)
+        for attribute in node.attribute
+    )
+
+
+def _hide_hazards(nodes: Any) -> None:
+    """Remove the Slices and the absurd nodes from a list of nodes and from the bodies of the others."""
     for body in _bodies(nodes):
-        _hide_slices(body.node)
+        _hide_hazards(body.node)
         _forget_negative([*body.input, *body.output, *body.value_info])
-    kept = [node for node in nodes if node.op_type != "Slice"]
+    kept = [node for node in nodes if node.op_type != "Slice" and not _is_absurd(node)]
     if len(kept) < len(nodes):
         del nodes[:]
         nodes.extend(kept)

@@ -11,10 +11,9 @@ import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
 
 from cenote.core.types import Array
+from cenote.frontends.onnx_inference import inferred
 
 Value = TypeVar("Value")
-# Bytes of constants that may be shapes.
-_SHAPES = 1024
 
 
 class Network:
@@ -99,14 +98,7 @@ class Network:
     def of_rank(self, rank: int) -> set[str]:
         """Return the names of values that are known to have so many axes."""
         graph = self.model.graph
-        bare = onnx.ModelProto()
-        bare.CopyFrom(self.model)
-        # Types need no weights, of which there may be more than a message can hold: only sizes of shapes.
-        for tensor in bare.graph.initializer:
-            if len(tensor.raw_data) > _SHAPES:
-                tensor.ClearField("raw_data")
-        inferred = onnx.shape_inference.infer_shapes(bare).graph
-        found = (*graph.input, *inferred.value_info)
+        found = (*graph.input, *inferred(self.model).graph.value_info)
         return {
             each.name
             for each in found

@@ -179,9 +179,10 @@ def resolve_threads(threads: Threads | None) -> int:
 
     Raises ArgumentError for anything but a whole number from 1 to 256, or "bound".
     """
-    usual = threads is None or threads == BOUND
+    bound = isinstance(threads, str) and threads == BOUND  # an array of several numbers has no truth value
+    usual = threads is None or bound
     count: int = thread_count("threads", settings.THREADS.integer() or physical_cores() if usual else threads)
-    return BoundThreads(count) if threads == BOUND else count
+    return BoundThreads(count) if bound else count
 
 
 def near_threads(threads: Threads | None) -> AbstractContextManager[None]:

@@ -5,6 +5,7 @@ All raise ArgumentError, which names the option.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +23,15 @@ class WholeNumber:
     most: int
 
     def __call__(self, name: str, given: Any) -> int:
-        whole = hasattr(given, "__index__") and not isinstance(given, bool)
-        if not whole or not self.least <= given <= self.most:
+        try:
+            number = operator.index(given)
+        except TypeError:  # arrays of several numbers have the method too
+            number = None
+        if number is None or isinstance(given, bool) or not self.least <= number <= self.most:
             raise ArgumentError(
                 f"{name}: {shown(given)} is not a whole number from {self.least} to {self.most}"
             )
-        return int(given)
+        return number
 
 
 @dataclass(frozen=True)
