@@ -80,7 +80,7 @@ def _without_weights(model: Any) -> Any:
     light.functions.extend(model.functions)
     graph = light.graph
     graph.name = model.graph.name
-    graph.node.extend(node for node in model.graph.node if not _is_absurd(node))
+    graph.node.extend([node for node in model.graph.node if not (node.attribute and _is_absurd(node))])
     for field in ("input", "output", "value_info"):
         getattr(graph, field).extend(getattr(model.graph, field))
     for tensor in model.graph.initializer:
