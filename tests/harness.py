@@ -9,7 +9,12 @@ import numpy as np
 
 from cenote.core.types import Array, TensorType
 from cenote.functional.dispatch import prepared_runner
+from cenote.kernels.base import Packed, word_of
+from cenote.kernels.driver import driver_abi
+from cenote.kernels.launch import Launcher
 from cenote.ops.base import Op
+from cenote.runtime.program import Program
+from cenote.runtime.steps import KernelStep, Slot, SlotKind
 from cenote.verification.contract.harness import (
     GUARD,
     KERNEL,
@@ -45,6 +50,7 @@ __all__ = [
     "native_call",
     "new_view",
     "pack",
+    "prepared",
     "run_alone",
     "run_lowering",
     "unpack",
@@ -64,3 +70,17 @@ def run_alone(
     """The outputs of an operator on row-major arrays as `cenote.functional` runs it; `out`: arrays to fill."""
     types = [None if x is None else TensorType.known(x) for x in arrays]
     return prepared_runner(op, types, threads)[0](arrays, out)
+
+
+def prepared(packed: Packed, target: object, pieces: int) -> Array:
+    """What the kernel of a packed constant makes of its source, in so many pieces."""
+    assert packed.prepared is not None
+    call, source = packed.prepared.call, packed.prepared.source()
+    ((symbol, address),) = Launcher([call], target).kernels(call)  # type: ignore[arg-type]
+    words = (Slot(SlotKind.OUTPUT, 0), Slot(SlotKind.INPUT, 0), *map(word_of, call.arguments[2:]))
+    step = KernelStep(symbol, symbol, address, words, call.items, -(-call.items // pieces), call.scratch)
+    types = TensorType(source.dtype, source.shape), TensorType(packed.dtype, packed.shape)
+    program = Program((step,), types[:1], types[1:], (), 0, driver_abi(), 1)
+    made = np.full(packed.shape, np.nan, np.float32)
+    program.run([source], [made])
+    return made

@@ -21,6 +21,7 @@ from cenote.kernels.conv.direct import ConvDirectSpec
 from cenote.kernels.conv.tile_widths import widest
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.product.attention import AttentionSpec, most_queries
+from cenote.kernels.product.strassen import StrassenSpec
 from cenote.kernels.product.tiles import ProductSpec
 from cenote.kernels.quantized.conv import ConvQuantizedSpec
 from cenote.kernels.winograd.kernel import WinogradSpec
@@ -158,6 +159,11 @@ def hot_specs(target: Target) -> list[KernelSpec]:
         for a, in_place, b in (("rows", True, "rows"), ("columns", True, "direct"), ("rows", False, "packed"))
     ]
     specs += [
+        StrassenSpec(blocks, widest(blocks, target.registers), flat, flat, True, relu)
+        for blocks in ((2, 3, 4) if target.registers > 16 else (2,))
+        for flat in (False, True)
+    ]
+    specs += [
         AttentionSpec(
             most,
             True,
@@ -186,8 +192,8 @@ def fused_targets() -> list[Target]:
     [pytest.param(t, spec, id=f"{t.name}-{spec.symbol}") for t in fused_targets() for spec in hot_specs(t)],
 )
 def test_inner_loops_keep_vectors_in_registers(target: Target, spec: KernelSpec) -> None:
-    # Winograd's transforms, and the transpositions and powers of attention, may spill: they are a few percent.
-    least = 40 if isinstance(spec, WinogradSpec | AttentionSpec) else 0
+    # Winograd's and Strassen's sums, and the transpositions and powers of attention, may spill: they are a few percent.
+    least = 40 if isinstance(spec, WinogradSpec | StrassenSpec | AttentionSpec) else 0
     text = jit.assembly(spec.emit(target))
     found = spills(text, least)
     assert not found, f"{len(found)} vector spills, first: {found[0].strip()}"

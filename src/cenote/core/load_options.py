@@ -160,11 +160,11 @@ class LoadOptions:
     )
     precision: Precision = option(
         "fast",
-        "exact: convolutions without Winograd's algorithm, products in short chains, averages, norms and statistics in "
-        "float64. bfloat16: convolutions, values between them, and products with constant matrices in bfloat16 where "
-        "the CPU multiplies it faster than float32; linear layers keep their weights in it. float16x3: both also by "
-        "three products of float16 where the CPU has tiles for them (AMX-FP16), as accurate as plain sums in float32 "
-        "unless channels of a pixel lie 2^24 apart.",
+        "exact: without Winograd's and Strassen's algorithms, products in short chains, averages, norms and statistics "
+        "in float64. bfloat16: convolutions, values between them, and products with constant matrices in bfloat16 "
+        "where the CPU multiplies it faster than float32; linear layers keep their weights in it. float16x3: both also "
+        "by three products of float16 where the CPU has tiles for them (AMX-FP16), as accurate as plain sums in "
+        "float32 unless channels of a pixel lie 2^24 apart.",
         OneOf(PRECISIONS),
         flag="--precision",
         keyed=True,

@@ -48,6 +48,10 @@ class CostConstants:
         factor of the speed in regions of the map
     grouped_share
         share that windows of groups within a vector reach, whose channels are shuffled
+    strassen_setup
+        set-up of a tile of Strassen's algorithm, in half channels
+    strassen_transform, strassen_finish
+        cycles at `cost_model.GIGAHERTZ` for each vector of its input and of its result
     row_start
         seconds that each row of a matrix takes beside its bytes, where one row is multiplied by it as it lies
     pool_stream
@@ -68,6 +72,9 @@ class CostConstants:
     direct_ragged: float
     direct_regions: float
     grouped_share: float
+    strassen_setup: float
+    strassen_transform: float
+    strassen_finish: float
     row_start: float
     pool_stream: float
     pools: Mapping[str, PoolRates]

@@ -49,7 +49,7 @@ class Described(RunnableModel):
 
     @property
     def precision(self) -> str:
-        """ "fast", or "exact": convolutions without Winograd, sums of products in shorter chains."""
+        """ "fast", or "exact": without Winograd's and Strassen's algorithms, sums of products in shorter chains."""
         return self._shared.options.precision
 
     @property

@@ -62,8 +62,8 @@ def load(
                `onnx.ModelProto`. Models are ONNX, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders, graphs
                beside their checkpoint (.meta), TensorFlow Lite, Keras (.keras, .h5), folders of `cenote.extract`
     threads    threads per inference; by default CENOTE_THREADS, or one per core; "bound": each on a core of its own
-    precision  "exact": convolutions without Winograd, whose rounding error is 2 to 3 times a plain sum's, products in
-               chains of 32 terms instead of 256, and averages, sums, norms and statistics in float64; "bfloat16":
+    precision  "exact": without Winograd's and Strassen's algorithms (2 to 3 times a plain sum's rounding error), in
+               chains of 32 terms, not 256, and averages, sums, norms and statistics in float64; "bfloat16":
                operands of convolutions and products, and values between convolutions, are rounded to 8 bits where the
                CPU multiplies bfloat16 faster than float32, and weights="bfloat16" unless that says float16;
                "float16x3": convolutions and products also by three products of float16 where the CPU has tiles for them

@@ -58,8 +58,8 @@ GraphPass = Callable[[Graph], Graph]
 
 
 def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
-    """Return the passes for a target. Of the options `precision` "exact" forbids Winograd and long chains of
-    additions, and has averages, sums and norms taken in float64, `weights` is the type of linear layers' weights,
+    """Return the passes for a target. Of the options `precision` "exact" forbids Winograd's and Strassen's algorithms
+    and long chains of additions, and takes averages, sums and norms in float64, `weights` is the stored weights' type,
     `rewrites` are the requested ones of `core.options.Rewrite`, `extensions` name those of users."""
     exact, rewrites, weights = options.exact, options.rewrites, options.stored_weights
     return (

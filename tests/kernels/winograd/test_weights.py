@@ -5,29 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cenote.core.types import Array, TensorType
-from cenote.kernels.base import Packed, word_of
-from cenote.kernels.driver import driver_abi
-from cenote.kernels.launch import Launcher
 from cenote.kernels.winograd.transforms import filtering
 from cenote.kernels.winograd.weights import RUN, WinogradWeights
-from cenote.runtime.program import Program
-from cenote.runtime.steps import KernelStep, Slot, SlotKind
+from tests.harness import prepared
 from tests.targets import TARGETS
-
-
-def prepared(packed: Packed, target: object, pieces: int) -> Array:
-    """What the kernel makes, in so many pieces."""
-    assert packed.prepared is not None
-    call, source = packed.prepared.call, packed.prepared.source()
-    ((symbol, address),) = Launcher([call], target).kernels(call)  # type: ignore[arg-type]
-    words = (Slot(SlotKind.OUTPUT, 0), Slot(SlotKind.INPUT, 0), *map(word_of, call.arguments[2:]))
-    step = KernelStep(symbol, symbol, address, words, call.items, -(-call.items // pieces), call.scratch)
-    types = TensorType(source.dtype, source.shape), TensorType(packed.dtype, packed.shape)
-    program = Program((step,), types[:1], types[1:], (), 0, driver_abi(), 1)
-    made = np.full(packed.shape, np.nan, np.float32)
-    program.run([source], [made])
-    return made
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)

@@ -31,8 +31,8 @@ SLOWED = 0.05
 
 
 def fma(context: Context) -> Finding | None:
-    """Look for convolutions at the roof of multiply-adds. Only Winograd's algorithm needs fewer of them than the
-    plain sum, and `precision="exact"` forbids it."""
+    """Look for convolutions at the roof of multiply-adds. Only Winograd's algorithm and Strassen's need fewer of
+    them than the plain sum, and `precision="exact"` forbids these."""
     steps = context.heavy(
         lambda step: step.bound == "fma" and at_best(step) >= NEAR and step.op.startswith("conv")
     )
@@ -43,7 +43,7 @@ def fma(context: Context) -> Finding | None:
     fast, least = Treatment(precision="fast"), min(at_best(step) for step in steps)
     return context.finding(
         steps,
-        f"convolutions compute at {least:.0%} and more of the multiply-add roof, without Winograd's algorithm",
+        f"convolutions compute at {least:.0%} and more of the multiply-add roof, by plain sums",
         0.95,
         f"{fast} (rounding error two to three times that of a plain sum)",
         tried.gain_ms,

@@ -133,7 +133,7 @@ class PixelWalk:
             self.row_jumps[name] = step_h - (out_w - 1) * step_w
             self.outer_jumps[name] = step_outer - out_h * step_h
 
-    def take(self, width: int, step: int) -> list[dict[str, Value]]:
+    def take(self, width: int, step: Value | int) -> list[dict[str, Value]]:
         """Return the offsets of the next `width` pixels and move past them. `step` is the distance of flat pixels."""
         pixels: list[dict[str, Value]] = [{} for _ in range(width)]
         for name in self.flat:

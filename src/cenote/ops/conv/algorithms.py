@@ -20,7 +20,7 @@ from cenote.core.extensions.switched import (
 from cenote.kernels.conv.depthwise import QUICKEST_GROUP
 from cenote.ops.algorithm import Algorithm, lowerings_of
 from cenote.ops.base import Lowering
-from cenote.ops.conv import columns, depthwise, direct, parts, phases, rows, winograd
+from cenote.ops.conv import columns, depthwise, direct, parts, phases, rows, strassen, winograd
 from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.conv.run_time_weights import run_time_weight_lowerings
 
@@ -81,6 +81,12 @@ CONSTANT = (
         "volumes with any taps across such planes, and 3x1x1, also dilated where that divides sizes and pads; along "
         "one axis any window from 5 on, dilated ones from 3",
         "c (m + r - 1)^2 / m^2 for m x m outputs and r x r windows, times the taps across planes, and the transforms",
+    ),
+    ConvolutionAlgorithm(
+        "strassen",
+        strassen.strassen,
+        "1x1 windows of one group, from some 200 channels and filters on, whose halves fill vectors",
+        "7/8 c; sums of the channels' halves and of the filters'",
     ),
     ConvolutionAlgorithm(
         "parts",

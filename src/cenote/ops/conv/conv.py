@@ -39,12 +39,13 @@ class Conv(Fusible):
     y is the 2x2 maxima, two apart, of what it would be (a NaN makes its window NaN; an odd last row or column is
     dropped); needs two spatial axes and no residual, and only Winograd computes it natively. `window` only repeats
     the extents of w (ONNX's kernel_shape): they are checked when given. 0 `groups` are as many as the channels of x
-    are times those of the weights. `exact` forbids Winograd algorithms, whose rounding error is two to three times
-    that of a plain sum, and which spread an infinity or NaN of the input over whole tiles of outputs, and groups
-    joined by zeros until they fill vectors, where it reaches its neighbour groups (0 * inf is NaN): groups apart take
-    0.4 to 1.2 times as long. Groups of 1, 2 and 4 channels with a multiple of that as filters are never joined. Chains
-    of additions then have 32 terms, not 256; of groups of few channels the root of the number of terms if that is
-    more. `on_tiles`: also by products of float16 parts, as accurate as plain sums, on tiles.
+    are times those of the weights. `exact` forbids Strassen's algorithm and Winograd's, whose rounding error is two to
+    three times that of a plain sum, and which spread an infinity or NaN of the input over all filters of a pixel and
+    over whole tiles of outputs, and groups joined by zeros until they fill vectors, where it reaches its neighbour
+    groups (0 * inf is NaN): groups apart take 0.4 to 1.2 times as long. Groups of 1, 2 and 4 channels with a multiple
+    of that as filters are never joined. Chains of additions then have 32 terms, not 256; of groups of few channels the
+    root of the number of terms if that is more. `on_tiles`: also by products of float16 parts, as accurate as plain
+    sums, on tiles.
 
     Output extents are floor((in + begin + end - reach) / stride) + 1 with reach = (window - 1) * dilation +
     1. Raises ShapeError where the window does not fit: PyTorch does too, ONNX leaves it open.
@@ -280,6 +281,7 @@ def _samples() -> Iterator[Sample]:
     yield from _dilated_samples()
     yield from _samples_on_tiles()
     yield from _volume_samples()
+    yield from _even_samples()
     yield _sample("asymmetric pads", Conv(pads=((0, 2), (3, 1))), (1, 8, 5, 6), 24, (3, 4))
     yield _sample("same upper", Conv((2, 2), auto_pad="SAME_UPPER"), (1, 8, 9, 8), 16, (3, 3))
     yield _sample("same lower", Conv((2, 2), auto_pad="SAME_LOWER"), (1, 8, 8, 9), 16, (4, 3))
@@ -334,6 +336,13 @@ def _multiplied_samples() -> Iterator[Sample]:
     yield _sample("groups of 2 for 6", Conv(pads=one, groups=5), (2, 10, 6, 7), 30, (3, 3))
     op = Conv(pads=two, dilations=(2, 2), groups=9, activation=RELU)
     yield _sample("groups of 2 for 4, dilated", op, (1, 18, 6, 9), 36, (3, 3))
+
+
+def _even_samples() -> Iterator[Sample]:
+    """Pointwise, halves of channels and filters in whole vectors."""
+    op = Conv(residual=True, activation=RELU)
+    yield _sample("1x1, even channels and filters", op, (2, 32, 5, 7), 128, (1, 1))
+    yield _sample("1x1, stride 2, even channels and filters", Conv((2, 1)), (1, 64, 7, 6), 64, (1, 1))
 
 
 def _volume_samples() -> Iterator[Sample]:

@@ -175,6 +175,8 @@ def _fused_samples() -> Iterable[Sample]:
     gelu = MatMul(activation=Activation("gelu"), residual=True)
     added = (seeded((37,), 3), seeded((2, 9, 37), 4))
     yield Sample(gelu, (seeded((2, 9, 33), 1), seeded((33, 37), 2), *added), "bias, residual, GELU")
+    wide = (seeded((128,), 3), seeded((3, 9, 128), 4))
+    yield Sample(gelu, (seeded((3, 9, 64), 1), seeded((64, 128), 2), *wide), "even channels and columns")
     rounding = MatMul(activation=Activation("relu"), residual=True, bfloat=True)
     yield Sample(rounding, (seeded((2, 9, 33), 1), seeded((33, 37), 2), *added), "may round its operands")
     parts = replace(rounding, bfloat=False, on_tiles=True)

@@ -24,6 +24,13 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import summation_tolerance
 from cenote.kernels.parts.rows import PartsProduct
 from cenote.kernels.product.calls import Matrix, Product
+from cenote.kernels.product.strassen_calls import (
+    PixelSteps,
+    PixelTensor,
+    StrassenProblem,
+    strassen_seconds,
+    suits,
+)
 from cenote.kernels.strided_axes import joined_axes, position_count
 from cenote.ops.base import Lowering
 from cenote.ops.values import ROUNDED_OPERANDS
@@ -125,6 +132,7 @@ def product_lowerings(
         yield from _in_bfloat(terms, product, inputs, target)
     if terms.on_tiles:
         yield from _by_parts(terms, product, inputs, target)
+    yield from _by_strassen(terms, product, inputs, target)
     constant = b.value is not None
     temporary: tuple[TensorType, ...] = ()
     if not constant and product.packs(target):
@@ -261,6 +269,32 @@ def _by_parts(
     yield Lowering("parts", layouts, (PLAIN,), bind, problem.regions.seconds, tolerance, memory, in_place)
 
 
+# ---- seven products of half matrices ---------------------------------------------------------------------------------
+
+
+def _by_strassen(
+    terms: Terms, product: Product, inputs: Sequence[TensorType | None], target: Target
+) -> Iterator[Lowering]:
+    """Yield the lowering of float32 rows by a constant matrix, with a constant bias and a residual of y's shape."""
+    if not _is_linear(terms, product, inputs):
+        return
+    weights = _in_order(constant_of(inputs[1]), terms.b).reshape(product.k, product.n).T
+    if not suits(weights, target):
+        return
+    problem = StrassenProblem(1, (1, 1, product.m), weights, _bias(terms, inputs), terms.activation)
+
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        x, y = (PixelSteps(0, target.lanes(), 0, 0, each.row) for each in (product.a, product.y))
+        residual = PixelTensor(present(views[terms.residual]), y) if isinstance(terms.residual, int) else None
+        return [*problem.calls(PixelTensor(present(views[0]), x), PixelTensor(made[0], y), residual, target)]
+
+    constants = [1, *(x for x in range(2, len(inputs)) if x != terms.residual)]
+    in_place = (terms.residual,) if isinstance(terms.residual, int) else ()
+    estimate = strassen_seconds(1, product.m, weights, target, _share(product))
+    tolerance, layouts = 4 * _tolerance(product.k, FLOAT32), _layouts(inputs, constants)
+    yield Lowering("strassen", layouts, (PLAIN,), bind, estimate, tolerance, (), in_place)
+
+
 # ---- one row or one column: each weight is read once -----------------------------------------------------------------
 
 
@@ -310,9 +344,14 @@ def _seconds(product: Product, target: Target, packs: bool) -> float:
     """The slower of arithmetic and memory; packing writes and reads B once more."""
     images, b_images = position_count(product.axes), position_count(product.b_axes)
     operations = 2 * images * product.m * product.n * product.k
-    compute = peak_seconds(operations, target, 0.85 if plain(product.m) >= 4 else 0.4)
+    compute = peak_seconds(operations, target, _share(product))
     read = 4 * b_images * product.k * product.n
     return maximum(compute, stream_seconds(read)) + (stream_seconds(2 * read) if packs else 0.0)
+
+
+def _share(product: Product) -> float:
+    """The share of the peak that tiles of so many rows reach."""
+    return 0.85 if plain(product.m) >= 4 else 0.4
 
 
 def _tolerance(k: int, dtype: np.dtype[Any]) -> float:
