@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cenote.kernels.product.strassen_weights import RUN, channel_scales, filter_scales, packed_weights
+from cenote.kernels.product.strassen_weights import RUN, balanced, packed_weights
 from tests.harness import prepared
 from tests.targets import TARGETS
 
@@ -13,15 +13,15 @@ from tests.targets import TARGETS
 def test_scales_are_powers_of_two_and_taken_out_of_the_weights() -> None:
     w = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
     w[3], w[:, 5], w[7], w[:, 9] = 0, 0, w[7] * 1e-20, w[:, 9] * 1e12
-    scales = channel_scales(w), filter_scales(w)
-    for each in scales:
+    even = balanced(w)
+    for each in even[1:]:
         assert (np.frexp(each)[0] == 0.5).all()
+    np.testing.assert_array_equal(even.weights * even.filters[:, None] * even.channels, w)
+    assert np.abs(even.weights).max() <= 1
     packed = packed_weights(w, 16).make()
     assert packed.shape == (2, 7, 16, 16)
-    first = packed[:, 0].transpose(0, 2, 1).reshape(32, 16)
     rows = np.arange(64).reshape(2, 2, 16)[:, 0].ravel()
-    again = first * scales[1][rows, None] * scales[0][:16]
-    np.testing.assert_array_equal(again, w[rows, :16])
+    np.testing.assert_array_equal(packed[:, 0].transpose(0, 2, 1).reshape(32, 16), even.weights[rows, :16])
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)

@@ -18,7 +18,7 @@ from cenote.kernels.conv.tile_widths import tile_widths, widest
 from cenote.kernels.cost_model import GIGAHERTZ, peak_seconds, weight_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.product.strassen import PRODUCTS, StrassenSpec
-from cenote.kernels.product.strassen_weights import channel_scales, filter_scales, packed_weights
+from cenote.kernels.product.strassen_weights import balanced, packed_weights
 from cenote.kernels.row_shares import row_shares
 
 _LEAST_BAND = 24  # tiles that share a pass over the weights,
@@ -107,13 +107,13 @@ class StrassenProblem:
         band = -(-cut.tiles // bands)
         bands = -(-cut.tiles // band)
         run = self._run(groups, self.images * bands, target)
-        scales = channel_scales(self.weights), filter_scales(self.weights)
+        even = balanced(self.weights)
         words: dict[str, Argument] = {"x": x.view, "y": y.view}
         words |= {"residual": None if residual is None else residual.view}
         words |= {
             "weights": packed_weights(self.weights, row),
-            "channel_scales": scales[0],
-            "filter_scales": scales[1],
+            "channel_scales": even.channels,
+            "filter_scales": even.filters,
             "bias": self._bias(),
         }
         words |= {"half": half, "chunk": _chunk(half, row, target), "pixels": pixels}

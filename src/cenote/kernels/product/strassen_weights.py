@@ -11,7 +11,7 @@ kernel makes the sums of them when it is loaded: both add the same numbers in th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,28 +28,51 @@ RUN = 1 << 12  # pairs of an item
 _LARGEST_POWER = 100  # of two, by which weights are multiplied
 
 
+class Balanced(NamedTuple):
+    """Weights (filters, channels) of one size, and what was taken out of them: powers of two near the largest weight of
+    each channel, then of each filter. What a channel contributes to a sum is near the size of its numbers times its
+    scale, and sums of channels lose nothing of the smaller ones."""
+
+    weights: Array
+    channels: Array
+    filters: Array
+
+
+def balanced(weights: Array) -> Balanced:
+    """Bring the channels and filters of weights to one size, without rounding."""
+    channels = _sizes(weights, 0)
+    weights = weights * (1 / channels)
+    filters = _sizes(weights, 1)
+    weights *= (1 / filters)[:, None]
+    return Balanced(weights, channels, filters)
+
+
+def _sizes(weights: Array, axis: int) -> Array:
+    largest = np.maximum(weights.max(axis), -weights.min(axis))
+    _, powers = np.frexp(np.where(largest > 0, largest, np.float32(1)))
+    sizes: Array = np.ldexp(np.float32(1), powers.clip(-_LARGEST_POWER, _LARGEST_POWER))
+    return sizes
+
+
 def packed_weights(weights: Array, row: int) -> Packed:
-    """Return the factors that weights (filters, channels) have in the seven products, scales taken out: (group,
-    product, channel, filter), of groups of twice `row` filters."""
+    """Return the factors that weights (filters, channels), brought to one size, have in the seven products: (group,
+    product, channel, filter), of groups of twice `row` filters. No copy of them is kept until then."""
     filters, channels = weights.shape
     groups, half = filters // (2 * row), channels // 2
 
     def source() -> Array:
-        return np.ascontiguousarray(quarters(weights, row), np.float32)
+        """Quarters: (group, quarter, channel, filter), first filters first."""
+        parts = balanced(weights).weights.reshape(groups, 2, row, 2, half).transpose(0, 1, 3, 4, 2)
+        return np.ascontiguousarray(parts).reshape(groups, 4, half, row)
 
     def make() -> Array:
-        return np.stack(weight_sums(*quarters(weights, row).transpose(1, 0, 2, 3)), 1)
+        packed = np.empty((groups, PRODUCTS, half, row), np.float32)
+        for number, total in enumerate(weight_sums(*source().transpose(1, 0, 2, 3))):
+            packed[:, number] = total
+        return packed
 
     call = StrassenWeightsSpec().call(groups, half * row)
     return Packed((groups, PRODUCTS, half, row), make, prepared=Preparation(source, call))
-
-
-def quarters(weights: Array, row: int) -> Array:
-    """Arrange weights (filters, channels), scales taken out: (group, quarter, channel, filter), first filters first."""
-    weights = weights / channel_scales(weights) / filter_scales(weights)[:, None]
-    filters, channels = weights.shape
-    parts = weights.reshape(filters // (2 * row), 2, row, 2, channels // 2).transpose(0, 1, 3, 4, 2)
-    return parts.reshape(len(parts), 4, channels // 2, row)
 
 
 def weight_sums(a: T, b: T, c: T, d: T) -> tuple[T, ...]:
@@ -58,24 +81,6 @@ def weight_sums(a: T, b: T, c: T, d: T) -> tuple[T, ...]:
     first = c + d
     second = first - a
     return a, b, b - second, d, first, second, a - c
-
-
-def channel_scales(weights: Array) -> Array:
-    """Return powers of two near the size of each channel's weights (filters, channels): what a channel contributes is
-    near the size of its numbers times its scale, and sums of channels lose nothing of the smaller ones."""
-    return _powers(weights, 0)
-
-
-def filter_scales(weights: Array) -> Array:
-    """Return powers of two near the size of each filter's weights, those of the channels taken out."""
-    return _powers(weights / channel_scales(weights), 1)
-
-
-def _powers(numbers: Array, axis: int) -> Array:
-    sizes = np.sqrt(np.mean(np.square(numbers, dtype=np.float64), axis))
-    powers = np.rint(np.log2(np.where(sizes > 0, sizes, 1.0))).clip(-_LARGEST_POWER, _LARGEST_POWER)
-    scales: Array = np.exp2(powers).astype(np.float32)
-    return scales
 
 
 @dataclass(frozen=True)
