@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,10 @@ def test_layer_norm_in_place_takes_no_memory() -> None:
     (lowering,) = LayerNormalization().lowerings(types, jit.host_target())
     assert not lowering.temporaries
     for threads in (1, 2):
-        F.layer_norm(x, (4096,), weight, weight, out=x, threads=threads)
-        grown = high_water(lambda: F.layer_norm(x, (4096,), weight, weight, out=x, threads=threads))  # noqa: B023
-        assert grown <= (64 << 10) * threads
+        call = partial(F.layer_norm, x, (4096,), weight, weight, out=x, threads=threads)
+        call()
+        # The least of several: the system counts pages in batches, and others' memory in this process grows too.
+        assert min(high_water(call) for _ in range(5)) <= (64 << 10) * threads
 
 
 def high_water(call: Callable[[], object]) -> int:
