@@ -140,3 +140,13 @@ def test_no_number_of_any_operator_ends_the_process(value: int) -> None:
             model = make_model(graph, opset_imports=[make_opsetid("", schema.since_version)])
             with contextlib.suppress(onnx.shape_inference.InferenceError):
                 inferred(model, lambda made: False)
+
+
+@pytest.mark.parametrize("opset", [9, 17])
+def test_results_that_an_operator_does_not_have_are_refused(opset: int) -> None:
+    """SequenceConstruct is of opset 11; exporters write operators of later opsets into older ones."""
+    x, y, z = (make_tensor_value_info(name, FLOAT, (2,)) for name in "xyz")
+    graph = make_graph([make_node("SequenceConstruct", ["x"], ["y", "z"])], "g", [x], [y, z])
+    model = make_model(graph, opset_imports=[make_opsetid("", opset)])
+    with pytest.raises(cenote.ModelError, match="has 2 outputs, but takes 1"):
+        cenote.load(model)

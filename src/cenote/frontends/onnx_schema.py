@@ -91,9 +91,13 @@ _STILL_RUN = {"GroupNormalization-18"}
 
 
 def check_node(node: Any, attributes: Iterable[Any], domain: str, opset: int) -> None:
-    """Raise when a node with these AttributeProtos does not fit its operator's schema. Without a schema it passes."""
+    """Raise when a node with these AttributeProtos does not fit its operator's schema. Without a schema it passes; of
+    an operator of later opsets, which exporters write into older ones, only results that no opset has are refused."""
     signature = _signature(domain, node.op_type, opset)
     if signature is None:
+        later = _newest_signature(domain, node.op_type)
+        if later is not None:
+            _check_count(later.name, "outputs", len(node.output), *later.outputs)
         return
     name = signature.name
     if domain == STANDARD and opset < OLDEST_OPSET and not _same_later(node.op_type, opset):
@@ -143,6 +147,12 @@ def _signature(domain: str, op: str, opset: int) -> _Signature | None:
         (schema.min_output, schema.max_output),
         tuple(each.name if each.option == single else "" for each in schema.inputs),
     )
+
+
+def _newest_signature(domain: str, op: str) -> _Signature | None:
+    """Return the signature of an operator at the newest opset of its domain; None where ONNX does not know it."""
+    known = opset_range(domain)
+    return None if known is None else _signature(domain, op, known[1])
 
 
 def _check_count(name: str, what: str, count: int, least: int, most: int) -> None:
