@@ -20,10 +20,12 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import BOOL, I64, Pointer, Value
 from cenote.codegen.variables import Variable
 from cenote.core.sizes import is_size, plain
+from cenote.core.types import Array
 
 WORDS = ("block", "fan")  # of a kernel that has such sums
 FAST_TERMS = 256  # of a block
 EXACT_TERMS = 32  # with precision="exact"
+_LARGEST_WEIGHT = 1e30
 _OPEN_BLOCKS = 32  # binary logarithm: where the number of terms is open, more than memory holds
 
 
@@ -55,6 +57,12 @@ def two_level_terms(terms: int, exact: bool) -> int:
     """Number of terms of a block where the blocks' sums are added in one chain: that of the precision, and more for
     long sums, so that neither chain is much longer than the other."""
     return max(EXACT_TERMS if exact else FAST_TERMS, math.isqrt(terms))
+
+
+def can_be_added(weights: Array) -> bool:
+    """Whether sums of a few weights, with factors below 100, are finite: algorithms that make such sums (Winograd's and
+    Strassen's) make NaN of others."""
+    return bool(weights.min() > -_LARGEST_WEIGHT and weights.max() < _LARGEST_WEIGHT)
 
 
 def summation_tolerance(terms: int) -> float:

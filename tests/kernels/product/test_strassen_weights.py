@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cenote.kernels.product.strassen_weights import RUN, balanced, packed_weights
+from cenote.kernels.packing import RUN
+from cenote.kernels.product.strassen_weights import balanced, packed_weights
 from tests.harness import prepared
 from tests.targets import TARGETS
 

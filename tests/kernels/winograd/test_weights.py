@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cenote.kernels.packing import RUN
 from cenote.kernels.winograd.transforms import filtering
-from cenote.kernels.winograd.weights import RUN, WinogradWeights
+from cenote.kernels.winograd.weights import WinogradWeights
 from tests.harness import prepared
 from tests.targets import TARGETS
 

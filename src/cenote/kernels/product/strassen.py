@@ -32,11 +32,12 @@ from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.conv.direct import PixelWalk
 from cenote.kernels.elementwise.activations import Activation, Destination, store_activated
+from cenote.kernels.product.tiles import LINE
 
 PRODUCTS = 7
-# Cache lines of the next chunk's weights, of so many numbers, that are prefetched with each vector of channels. Zen 3,
+# Cache lines of the next chunk's weights that are prefetched with each vector of channels. Zen 3,
 # 49 rows of 512 by 2048: 1323 us without, 1165, 993 and 1080 with 1, 2 and 4; 197 of 768 by 3072: 11.0, 9.6, 9.5, 10.1.
-AHEAD, LINE = 2, 16
+AHEAD = 2
 _SIZE, _INFINITY, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000  # of a float32: all bits but the sign's; others
 NUMBERS = split_words(
     # Vectors of half the channels, and those of a chunk.
@@ -206,7 +207,7 @@ class _Emitter:
                     sums = self.sums + (tile * PRODUCTS + index) * self.quarter
                     kept = self.products + (tile * PRODUCTS + index) * self.product
                     x = sums + begin * (pairs * self.lanes)
-                    coming = weights + (chunk * row + tile * count * (AHEAD * LINE))
+                    coming = weights.offset_unchecked(chunk * row + tile * count * (AHEAD * LINE))
                     self.tile(x, weights, coming, kept, count, pairs, begin)
 
     def tile(

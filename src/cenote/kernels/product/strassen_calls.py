@@ -17,13 +17,13 @@ from cenote.kernels.constants import constants_of
 from cenote.kernels.conv.tile_widths import tile_widths, widest
 from cenote.kernels.cost_model import GIGAHERTZ, peak_seconds, weight_seconds
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.partial_sums import can_be_added
 from cenote.kernels.product.strassen import PRODUCTS, StrassenSpec
 from cenote.kernels.product.strassen_weights import balanced, packed_weights
 from cenote.kernels.row_shares import row_shares
 
 _LEAST_BAND = 24  # tiles that share a pass over the weights,
 _MOST_SCRATCH = 8 << 20  # but no more than have sums of so many bytes
-_LARGEST = 1e30  # weight
 
 
 class PixelSteps(NamedTuple):
@@ -54,9 +54,8 @@ def filter_blocks(filters: int, target: Target) -> int:
 def suits(weights: Array, target: Target) -> bool:
     """Whether halves of the channels and of the filters are whole vectors, and sums of the weights are finite."""
     filters, channels = weights.shape
-    if not filters or channels % (2 * target.lanes()) or not filter_blocks(filters, target):
-        return False
-    return bool(weights.min() > -_LARGEST and weights.max() < _LARGEST)
+    fits = channels % (2 * target.lanes()) == 0 and filter_blocks(filters, target) > 0
+    return fits and weights.size > 0 and can_be_added(weights)
 
 
 def strassen_seconds(images: int, pixels: int, weights: Array, target: Target, share: float) -> float:

@@ -2,29 +2,24 @@
 
 The sums have seven quarters' numbers. A program that keeps its weights in a file keeps the four quarters, and this
 kernel makes the sums of them when it is loaded: both add the same numbers in the same order.
-
-    for item in begin .. end:                         a run of (channel, filter) pairs of a group
-        for each vector of pairs:
-            the sums of the quarters
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Value
-from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Call, KernelSpec, Packed, Preparation, float_pointers, numbers_named
-from cenote.kernels.plane_items import vectors
+from cenote.kernels.base import Packed, Preparation
+from cenote.kernels.packing import PackingSpec
 from cenote.kernels.product.strassen import PRODUCTS
 
 T = TypeVar("T", Array, Value)
-RUN = 1 << 12  # pairs of an item
 _LARGEST_POWER = 100  # of two, by which weights are multiplied
 
 
@@ -84,28 +79,11 @@ def weight_sums(a: T, b: T, c: T, d: T) -> tuple[T, ...]:
 
 
 @dataclass(frozen=True)
-class StrassenWeightsSpec(KernelSpec):
+class StrassenWeightsSpec(PackingSpec):
     """Kernel that adds quarters of weights."""
 
-    @property
-    def words(self) -> tuple[Parameter, ...]:
-        return (*float_pointers(("y", "x")), *numbers_named(("size", "runs")))
+    sources = 4
+    results = PRODUCTS
 
-    def call(self, groups: int, size: int) -> Call:
-        """Return the launch for so many groups of quarters of `size` numbers, without its arrays."""
-        runs = -(-size // RUN)
-        return Call.named(self, {"y": None, "x": None, "size": size, "runs": runs}, groups * runs)
-
-    def emit(self, target: Target) -> Kernel:
-        k = self.kernel(target)
-        size, runs = k.number("size"), k.number("runs")
-        for item in k.range(k.begin, k.end):
-            group, start = item // runs, item % runs * RUN
-            x, y = (k.pointer(n) + (group * c * size + start) for n, c in (("x", 4), ("y", PRODUCTS)))
-            count = k.minimum(size - start, k.integer(RUN))
-            for begin, end, lanes in vectors(k, count, target.lanes()):
-                for at in k.range(begin, end, lanes):
-                    parts = [(x + size * number).load(at, lanes) for number in range(4)]
-                    for number, value in enumerate(weight_sums(*parts)):
-                        (y + size * number).store(value, at)
-        return k
+    def made(self, k: Kernel, numbers: Sequence[Value]) -> tuple[Value, ...]:
+        return weight_sums(*numbers)

@@ -3,10 +3,6 @@
 U has 4 times the numbers of the windows for F(4x4, 3x3). A program that keeps its weights in a file keeps the windows,
 in U's order, and this kernel makes U of them when it is loaded: both compute the same products and sums in float64, in
 the same order, and round once.
-
-    for item in begin .. end:                         a run of (channel, filter) pairs of a group
-        for each vector of windows:
-            U = G g G^T
 """
 
 from __future__ import annotations
@@ -17,12 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, F64, Value
-from cenote.core.target import Target
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import F64, Value
 from cenote.core.types import Array
-from cenote.kernels.base import Call, KernelSpec, Packed, Preparation, float_pointers, numbers_named
-from cenote.kernels.plane_items import vectors
+from cenote.kernels.base import Packed, Preparation
+from cenote.kernels.packing import PackingSpec
 from cenote.kernels.winograd.transforms import Filtering, transform_weights
 
 _PIECE = 4096  # windows transformed at a time: their float64 values stay in the level 2 cache
@@ -73,48 +68,27 @@ class WinogradWeights:
                 yield whole[group, :, begin : begin + windows.shape[2], : windows.shape[3]], windows
 
 
-RUN = 1 << 12  # windows of an item
-
-
 @dataclass(frozen=True)
-class WinogradWeightsSpec(KernelSpec):
+class WinogradWeightsSpec(PackingSpec):
     """Kernel that transforms windows."""
 
     vertical: Filtering
     horizontal: Filtering
 
+    element = F64
+
     @property
-    def words(self) -> tuple[Parameter, ...]:
-        return (*float_pointers(("y", "x")), *numbers_named(("size", "runs")))
+    def sources(self) -> int:
+        return self.vertical.r * self.horizontal.r
 
-    def call(self, groups: int, size: int) -> Call:
-        """Return the launch for so many groups of `size` windows each, without its arrays."""
-        runs = -(-size // RUN)
-        words = {"y": None, "x": None, "size": size, "runs": runs}
-        return Call.named(self, words, groups * runs)
+    @property
+    def results(self) -> int:
+        return self.vertical.a * self.horizontal.a
 
-    def emit(self, target: Target) -> Kernel:
-        k = self.kernel(target)
-        size, runs = k.number("size"), k.number("runs")
-        taps = self.vertical.r * self.horizontal.r
-        products = self.vertical.a * self.horizontal.a
-        for item in k.range(k.begin, k.end):
-            group, run = item // runs, item % runs
-            start = run * RUN
-            x = k.pointer("x") + (group * taps * size + start)
-            y = k.pointer("y") + (group * products * size + start)
-            count = k.minimum(size - start, k.integer(RUN))
-            for begin, end, lanes in vectors(k, count, target.vector_bytes // 8):
-                for at in k.range(begin, end, lanes):
-                    windows = [(x + size * number).load(at, lanes).to(F64) for number in range(taps)]
-                    for number, value in enumerate(self._transformed(k, windows)):
-                        (y + size * number).store(value.to(F32), at)
-        return k
-
-    def _transformed(self, k: Kernel, windows: Sequence[Value]) -> list[Value]:
+    def made(self, k: Kernel, numbers: Sequence[Value]) -> list[Value]:
         """Emit G g G^T: down, then across, as `transform_weights`."""
         wide = self.horizontal.r
-        down = [_weighted(k, self.vertical, windows[column::wide]) for column in range(wide)]
+        down = [_weighted(k, self.vertical, numbers[column::wide]) for column in range(wide)]
         rows = [
             _weighted(k, self.horizontal, [column[row] for column in down]) for row in range(self.vertical.a)
         ]

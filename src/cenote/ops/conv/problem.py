@@ -14,11 +14,9 @@ from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.depthwise import QUICKEST_GROUP, suits
 from cenote.kernels.conv.direct_calls import DirectProblem, joined_groups, merge_groups
-from cenote.kernels.partial_sums import summation_tolerance
+from cenote.kernels.partial_sums import can_be_added, summation_tolerance
 from cenote.ops.base import Lowering, Types
 from cenote.ops.epilogue import Epilogue
-
-LARGEST_WEIGHT = 1e30  # in size, for Winograd's transform; its sums have factors below 100
 
 Calls = Callable[..., Iterable[Call]]
 """Given the views of x, y, the residual (or None) and the temporaries: the calls of one convolution, in order."""
@@ -58,8 +56,7 @@ class ConvProblem:
     @cached_property
     def can_transform(self) -> bool:
         """Whether sums of the weights are finite: of others Winograd's transform makes NaN."""
-        weights = present(self.weights)
-        return bool(weights.min() > -LARGEST_WEIGHT and weights.max() < LARGEST_WEIGHT)
+        return can_be_added(present(self.weights))
 
     def known(self) -> ConvProblem | None:
         """The problem with its constants; None where there is nothing to compute."""
