@@ -82,6 +82,8 @@ REASONS = (
     ),
 )
 
+NO_ROUNDS = "a loop of no rounds: onnxruntime takes the extents of an element from the body's declaration, right or wrong"
+
 # Where a plan for all sizes rounds otherwise than one for known sizes: operators, and why. No other differs in a bit.
 ROUNDED = {
     **dict.fromkeys(
@@ -125,7 +127,7 @@ def explained(
 ) -> str:
     """The reason for outputs (ours, theirs) by name that differ; nothing where one of them has none."""
     reasons: dict[str, tuple[Reason, Attributes] | None] = {}  # None: what other nodes make of such values
-    texts = []
+    texts, loops = [], set[str]()
     for node in onnx.ModelProto.FromString(content).graph.node:
         found = [
             (reason, attributes(inner))
@@ -134,11 +136,16 @@ def explained(
             if reason.about(inner.op_type, attributes(inner))
         ]
         texts += [reason.text for reason, _ in found]
+        if node.op_type in ("Loop", "Scan"):
+            loops.update(node.output)
         if any(name in reasons for name in read_by(node)) or len(found) > 1 or (found and inside(node)):
             reasons.update(dict.fromkeys(node.output))
         elif found:
             reasons.update(dict.fromkeys(node.output, found[0]))
     for name, (ours, theirs) in differing.items():
+        if name in loops and ours.size == theirs.size == 0:
+            texts.append(NO_ROUNDS)
+            continue
         if name not in reasons:
             return ""
         here = reasons[name]

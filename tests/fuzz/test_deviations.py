@@ -57,6 +57,21 @@ def test_only_what_a_reason_is_about(
     assert bool(explained(content, {"y": pair}, unlike)) == known
 
 
+def test_elements_of_no_rounds_have_the_extents_that_someone_says() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Identity", [name], [f"{name}_"]) for name in ("going", "x")],
+        "body",
+        [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in ("number", "going")],
+        [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in ("going_", "x_")],
+    )
+    loop = model(helper.make_node("Loop", ["trips", ""], ["y"], body=body))
+    none, two = np.zeros((0, 2), np.float32), np.zeros((2,), np.float32)
+    assert explained(loop, {"y": (none, none[:, 0])}, unlike)
+    assert not explained(loop, {"y": (none, two)}, unlike)
+    assert not explained(loop, {"y": (two, two + 1)}, unlike)
+    assert not explained(PLAIN, {"y": (none, none[:, 0])}, unlike)
+
+
 def test_only_what_is_made_of_means_may_round_otherwise() -> None:
     nodes = [
         helper.make_node("GlobalAveragePool", ["x"], ["mean"]),

@@ -136,8 +136,9 @@ class TfIdfVectorizer(Op):
 
     def _runs(self, row: list[int]) -> Iterator[tuple[int, ...]]:
         """Yield every run that is counted, once per occurrence."""
-        for size in range(self.shortest, self.longest + 1):
-            for step in range(1, 2 + (self.most_skipped if size > 1 else 0)):
+        for size in range(self.shortest, min(self.longest, len(row)) + 1):
+            furthest = (len(row) - 1) // (size - 1) if size > 1 else 1
+            for step in range(1, 1 + min(1 + self.most_skipped, furthest)):
                 for start in range(len(row) - (size - 1) * step):
                     yield tuple(row[start : start + (size - 1) * step + 1 : step])
 
