@@ -164,9 +164,11 @@ def layers_of(path: Path, targets: Sequence[Target]) -> Iterator[tuple[str, list
 def collect(folder: Path, made: Path) -> None:
     """Write the layers of every model into files per model and target; those that are there are left alone."""
     made.mkdir(parents=True, exist_ok=True)
-    targets = [jit.named_target(name) for name in ("avx512", "avx2")]
+    targets = [jit.host_target()]
+    if targets[0].name == "avx512":
+        targets.append(jit.named_target("avx2"))
     for path in sorted(folder.glob("*.onnx")):
-        if path.stem.endswith(".any") or (made / f"{path.stem}.avx2.pickle").exists():
+        if path.stem.endswith(".any") or (made / f"{path.stem}.{targets[-1].name}.pickle").exists():
             continue
         try:
             for name, layers, alone in layers_of(path, targets):
