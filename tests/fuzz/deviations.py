@@ -82,7 +82,9 @@ REASONS = (
     ),
 )
 
-NO_ROUNDS = "a loop of no rounds: onnxruntime takes the extents of an element from the body's declaration, right or wrong"
+NO_ROUNDS = (
+    "a loop of no rounds: onnxruntime takes an element's extents from the body's declaration, right or wrong"
+)
 
 # Where a plan for all sizes rounds otherwise than one for known sizes: operators, and why. No other differs in a bit.
 ROUNDED = {
