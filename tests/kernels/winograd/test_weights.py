@@ -15,8 +15,15 @@ from tests.targets import TARGETS
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @pytest.mark.parametrize(
     ("down", "across"),
-    [((4, 3), (4, 3)), ((3, 3), (2, 3)), ((2, 5), (1, 1)), ((1, 1), (2, 7))],
-    ids=["4x4", "3x2", "down", "across"],
+    [
+        ((4, 3), (4, 3)),
+        ((3, 3), (2, 3)),
+        ((2, 5), (1, 1)),
+        ((1, 1), (2, 7)),
+        ((4, 3, 2), (4, 3, 2)),
+        ((1, 1), (4, 3, 2)),
+    ],
+    ids=["4x4", "3x2", "down", "across", "strided", "strided-across"],
 )
 @pytest.mark.parametrize(
     ("groups", "channels", "width", "parts"), [(1, 8, 8, 1), (3, 7, 12, 2), (2, RUN // 16 + 1, 16, 1)]
@@ -26,8 +33,8 @@ def test_the_kernel_makes_the_same_bits(
     channels: int,
     width: int,
     parts: int,
-    down: tuple[int, int],
-    across: tuple[int, int],
+    down: tuple[int, ...],
+    across: tuple[int, ...],
     target: object,
 ) -> None:
     random = np.random.default_rng(channels + width)

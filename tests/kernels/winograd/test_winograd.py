@@ -14,7 +14,7 @@ from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.base import present
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.winograd.calls import WinogradTiling
-from cenote.kernels.winograd.transforms import filtering, shortened, transform_weights
+from cenote.kernels.winograd.transforms import Filtering, filtering, shortened, transform_weights
 from cenote.ops.base import Lowering
 from cenote.ops.conv.conv import Conv
 from cenote.runtime.formulas import Formulas
@@ -23,6 +23,7 @@ from tests.harness import run_lowering
 TARGET = jit.host_target()
 ONE = ((1, 1), (1, 1))
 SIZES = [(4, 3), (3, 3), (2, 3), (2, 5), (2, 7), (1, 1)]
+FILTERINGS = [*(filtering(m, r) for m, r in SIZES), *(filtering(m, 3, 2) for m in (4, 3, 2))]
 
 
 def candidates(op: Conv, arrays: list[Array]) -> dict[str, Lowering]:
@@ -49,10 +50,11 @@ def rms(got: Array, wanted: Array) -> float:
 
 
 def plain_sum(op: Conv, arrays: list[Array]) -> Array:
-    """The convolution as one chain of float32 additions per output, without fused multiply-adds; stride 1."""
+    """The convolution as one chain of float32 additions per output, without fused multiply-adds."""
     x, w, bias = arrays
     padded = np.pad(x, [(0, 0), (0, 0), *op.pads])
-    read = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], (2, 3))
+    down, across = op.strides or (1, 1)
+    read = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], (2, 3))[:, :, ::down, ::across]
     total = np.broadcast_to(bias.reshape(1, -1, 1, 1), (len(x), len(w), *read.shape[2:4])).copy()
     for channel, *tap in np.ndindex(w.shape[1:]):
         total += w[:, channel, *tap].reshape(1, -1, 1, 1) * read[:, channel, None, ..., *tap]
@@ -63,30 +65,35 @@ def reference(op: Conv, arrays: list[Array]) -> Array:
     return op.reference(*(x.astype(np.float64) for x in arrays))[0]
 
 
-@pytest.mark.parametrize(("m", "r"), SIZES)
-def test_matrices_filter_exactly(m: int, r: int) -> None:
-    f = filtering(m, r)
-    inputs, weights = np.arange(1, f.a + 1) ** 2 % 7 - 3.0, np.arange(r) ** 2 % 5 - 1.5
+@pytest.mark.parametrize("f", FILTERINGS, ids=str)
+def test_matrices_filter_exactly(f: Filtering) -> None:
+    inputs, weights = np.arange(1, f.a + 1) ** 2 % 7 - 3.0, np.arange(f.r) ** 2 % 5 - 1.5
     a_t, b_t, g = (np.array(x, np.float64) for x in (f.output_matrix, f.input_matrix, f.weight_matrix))
-    wanted = [sum(weights[k] * inputs[i + k] for k in range(r)) for i in range(m)]
-    np.testing.assert_allclose(a_t @ ((g @ weights) * (b_t @ inputs)), wanted, atol=1e-12)
+    factors = (g @ weights)[[f.weight_row(product) for product in range(f.a)]]
+    np.testing.assert_allclose(a_t @ (factors * (b_t @ inputs)), filtered(f, inputs, weights), atol=1e-12)
+    assert_is_float32(f)
+
+
+@pytest.mark.parametrize("full", [f for f in FILTERINGS if not f.is_trivial], ids=str)
+def test_shorter_filterings_use_the_weights_of_the_larger(full: Filtering) -> None:
+    for fewer in range(1, full.m):
+        f = shortened(full, fewer)
+        inputs, weights = np.arange(1, f.a + 1) ** 2 % 7 - 3.0, np.arange(f.r) ** 2 % 5 - 1.5
+        a_t, b_t = (np.array(x, np.float64) for x in (f.output_matrix, f.input_matrix))
+        factors = np.array(full.weight_matrix, np.float64) @ weights
+        # The first products, and infinity.
+        factors = factors[[full.weight_row(product) for product in (*range(f.a - 1), full.a - 1)]]
+        np.testing.assert_allclose(a_t @ (factors * (b_t @ inputs)), filtered(f, inputs, weights), atol=1e-12)
+        assert_is_float32(f)
+
+
+def filtered(f: Filtering, inputs: Array, weights: Array) -> list[float]:
+    return [float(weights @ inputs[f.stride * i : f.stride * i + f.r]) for i in range(f.m)]
+
+
+def assert_is_float32(f: Filtering) -> None:
     for matrix in (f.output_matrix, f.input_matrix):
         assert all(float(np.float32(float(c))) == c for row in matrix for c in row), "inexact in float32"
-
-
-@pytest.mark.parametrize(("m", "r"), SIZES[:-1])
-def test_shorter_filterings_use_the_weights_of_the_larger(m: int, r: int) -> None:
-    full = filtering(m, r)
-    for fewer in range(1, m):
-        f = shortened(full, fewer)
-        inputs, weights = np.arange(1, f.a + 1) ** 2 % 7 - 3.0, np.arange(r) ** 2 % 5 - 1.5
-        a_t, b_t = (np.array(x, np.float64) for x in (f.output_matrix, f.input_matrix))
-        products = np.array(full.weight_matrix, np.float64) @ weights
-        products = products[[*range(f.a - 1), full.a - 1]]  # the first points, and infinity
-        wanted = [sum(weights[k] * inputs[i + k] for k in range(r)) for i in range(fewer)]
-        np.testing.assert_allclose(a_t @ (products * (b_t @ inputs)), wanted, atol=1e-12)
-        for matrix in (f.output_matrix, f.input_matrix):
-            assert all(float(np.float32(float(c))) == c for row in matrix for c in row), "inexact in float32"
 
 
 def test_weights_are_transformed_along_both_axes() -> None:
@@ -130,6 +137,47 @@ def test_other_windows_keep_to_the_same_error(window: tuple[int, int], name: str
     assert fast <= 4 * rms(plain_sum(op, arrays), wanted)
 
 
+@pytest.mark.parametrize(("channels", "size"), [(64, (12, 12)), (256, (23, 24)), (128, (13, 14))])
+def test_windows_that_move_by_two_have_the_error_of_a_plain_sum(channels: int, size: tuple[int, int]) -> None:
+    """Each output has 9 products in one order and 36/16 in another: the transforms' errors take up what that saves."""
+    op, arrays = Conv((2, 2), pads=ONE), he_inputs(channels, 32, size, (3, 3))
+    wanted, plain = reference(op, arrays), plain_sum(op, arrays)
+    found = candidates(op, arrays)
+    assert {f"winograd_f{m}_strided" for m in (4, 3, 2)} < set(found)
+    for name, lowering in found.items():
+        error = rms(run_lowering(op, lowering, arrays, TARGET)[0], wanted)
+        assert error <= 1.2 * rms(plain, wanted), name
+
+
+@pytest.mark.parametrize(
+    ("op", "window"),
+    [
+        (Conv((2, 1), pads=ONE), (3, 3)),
+        (Conv((3, 3), pads=ONE), (3, 3)),
+        (Conv((2, 2)), (1, 3)),
+        (Conv((2, 2)), (5, 5)),
+        (Conv((2, 2), pads=((2, 2), (2, 2)), dilations=(2, 2)), (3, 3)),
+        (Conv((2, 2), pads=ONE, groups=2), (3, 3)),
+        (Conv((2, 2), pads=ONE, exact=True), (3, 3)),
+    ],
+)
+def test_other_steps_and_windows_have_no_tiles(op: Conv, window: tuple[int, int]) -> None:
+    arrays = he_inputs(32, 32, (16, 16), window)
+    arrays[1] = arrays[1][:, : 32 // op.groups]
+    assert not any("winograd" in name for name in candidates(op, arrays))
+
+
+def test_rows_that_move_by_two() -> None:
+    op, random = Conv((2,), pads=((1, 1),)), np.random.default_rng(3)
+    w, bias = (random.standard_normal(shape).astype(np.float32) for shape in ((48, 40, 3), (48,)))
+    for length in (7, 8, 101):
+        arrays = [random.standard_normal((2, 40, length)).astype(np.float32), w, bias]
+        lowering = candidates(op, arrays)["winograd_f1x4_strided"]
+        (y,) = run_lowering(op, lowering, arrays, TARGET)
+        wanted = reference(op, arrays)
+        assert np.abs(y - wanted).max() <= lowering.tolerance * np.abs(wanted).max()
+
+
 def test_exact_means_no_winograd() -> None:
     arrays = he_inputs(32, 32, (12, 12), (3, 3))
     assert set(candidates(Conv(pads=ONE, exact=True), arrays)) == {"direct"}
@@ -146,13 +194,15 @@ KINDS = ["identity", "relu", "silu"]
 
 @pytest.mark.parametrize(("channels", "filters", "size", "n"), RAGGED)
 @pytest.mark.parametrize(("residual", "kind"), ENDINGS)
+@pytest.mark.parametrize("stride", [1, 2])
 def test_ragged_maps_channels_and_wider_halos(
-    channels: int, filters: int, size: tuple[int, int], n: int, residual: bool, kind: str
+    channels: int, filters: int, size: tuple[int, int], n: int, residual: bool, kind: str, stride: int
 ) -> None:
-    op = Conv(pads=ONE, residual=residual, activation=Activation(kind))
+    op = Conv((stride, stride), pads=ONE, residual=residual, activation=Activation(kind))
     arrays = he_inputs(channels, filters, size, (3, 3), n)
     if residual:
-        arrays.append(np.random.default_rng(5).standard_normal((n, filters, *size)).astype(np.float32))
+        out = tuple(-(-extent // stride) for extent in size)
+        arrays.append(np.random.default_rng(5).standard_normal((n, filters, *out)).astype(np.float32))
     wanted = reference(op, arrays)
     lanes = TARGET.lanes()
     # Every map has wider halos once, and so has every ending: kernels differ by halo.

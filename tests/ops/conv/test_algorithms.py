@@ -72,7 +72,8 @@ def test_a_plan_shows_the_estimates_of_the_rivals() -> None:
     [
         (Conv(groups=32), (32, 1, 3, 3), ["depthwise"]),
         (Conv(groups=16), (32, 2, 3, 3), ["grouped"]),
-        (Conv((2, 2)), (48, 32, 3, 3), ["direct"]),
+        (Conv((2, 2)), (48, 32, 3, 3), ["direct", "winograd", "winograd", "winograd"]),
+        (Conv((2, 2), exact=True), (48, 32, 3, 3), ["direct"]),
         (Conv(pads=((1, 1), (1, 1)), pool=True), (32, 32, 3, 3), ["winograd", "winograd"]),
         (Conv(pads=((1, 1), (1, 1)), exact=True), (32, 32, 3, 3), ["direct"]),
         (ConvTranspose((2, 2)), (32, 16, 2, 2), ["phases"]),

@@ -51,11 +51,11 @@ class WinogradTiling:
 
     @property
     def vertical(self) -> Filtering:
-        return filtering(self.mv, self.shape.window[-2])
+        return filtering(self.mv, self.shape.window[-2], self.shape.strides[-2])
 
     @property
     def horizontal(self) -> Filtering:
-        return filtering(self.mh, self.shape.window[-1])
+        return filtering(self.mh, self.shape.window[-1], self.shape.strides[-1])
 
     @property
     def efficiency(self) -> float:
@@ -94,7 +94,7 @@ class WinogradTiling:
 
     @property
     def last_v(self) -> int:
-        """Number of outputs of the last tile of a column where they are fewer, else 0."""
+        """Outputs of the last tile of a column where they are fewer, else 0."""
         return self.shape.out[-2] % self.mv
 
     @property
@@ -153,7 +153,7 @@ class WinogradTiling:
     def block(self) -> int:
         """Number of tiles per block."""
         per_tile = self.products * self.channel_blocks * self.lanes * 4
-        weights = per_tile * self.filter_blocks * self.lanes
+        weights = 4 * self.weights.points * self.channel_blocks * self.filter_blocks * self.lanes**2
         least = _LEAST_TILES if weights <= self.target.l2_bytes else 2 * _LEAST_TILES
         most = max(24, min(96, self.target.l2_bytes // 2 // per_tile))
         for_caches = whole_of(tiles_per_block, 1, 96, self.tiles, self.split, least, most)
@@ -205,7 +205,7 @@ class WinogradTiling:
         if self.target.threads > 1:
             return replace(self, target=replace(self.target, threads=1)).seconds()
         products = self.product_operations
-        weights = 4 * self.products * self.panel * self.groups
+        weights = 4 * self.weights.points * self.panel * self.groups
         passes = 1 if self.split or weights <= self.target.l3_bytes // 2 else maximum(1, self.blocks)
         operations = self.transform_operations(self.channel_blocks, self.filter_blocks)
         transforms = peak_seconds(2 * operations, self.target, self.constants.winograd_transforms)
@@ -235,8 +235,9 @@ class WinogradTiling:
 
     def transform_operations(self, inputs: int, outputs: int) -> int:
         """Approximate operations of the transforms of so many blocks of channels and of filters: 5 vector instructions
-        per product."""
-        return 5 * self.products * (inputs + outputs) * self.tiles * self.lanes
+        per product, twice the time per product where windows move by two (Zen 3)."""
+        each = 5 * max(self.vertical.stride, self.horizontal.stride) * self.products
+        return each * (inputs + outputs) * self.tiles * self.lanes
 
     def products_of(self, ends: tuple[int, int, int], tiles: int) -> int:
         """Products times the tiles that have them."""
@@ -245,12 +246,11 @@ class WinogradTiling:
         down = shortened(self.vertical, last_v).a if last_v else 0
         across = shortened(self.horizontal, last_h).a if last_h else 0
         tall, wide = self.vertical.a, self.horizontal.a
-        corners = tiles - rows
         return (
             columns * tall * across
             + (inner - columns) * tall * wide
             + (rows - inner) * down * wide
-            + corners * down * across
+            + (tiles - rows) * down * across
         )
 
     def pack(self, weights: Array) -> Packed:
@@ -325,6 +325,7 @@ class WinogradTiling:
             residual and not is_input,
             Activation() if is_input else activation,
             self.pool and not is_input,
+            (self.vertical.stride, self.horizontal.stride),
         )
 
     def _call(
@@ -346,15 +347,14 @@ class WinogradTiling:
         )
         executed += 0 if is_input else self.product_operations
         used = {name: place if name in _USED[phase] else None for name, place in pointers.items()}
-        own = {word.name: further[word.name] for word in spec.words if word.name in further}
-        return Call.named(spec, {**used, **numbers, **own}, items, scratch=scratch, operations=executed)
+        used |= {word.name: further[word.name] for word in spec.words if word.name in further}
+        return Call.named(spec, {**used, **numbers}, items, scratch=scratch, operations=executed)
 
     def numbers(self, phase: str) -> dict[str, int]:
         """Numbers of a launch, except the tensors' strides."""
         columns_end, inner_end, rows_end = self.ends
-        is_input = phase == "input"
-        pieces = self.channel_blocks if is_input else self.groups
-        share = pieces if phase == "fused" else self._share(pieces, is_input)
+        pieces = self.channel_blocks if phase == "input" else self.groups
+        share = pieces if phase == "fused" else self._share(pieces, phase == "input")
         return {
             "channels": self.shape.channels,
             "channel_blocks": self.channel_blocks,

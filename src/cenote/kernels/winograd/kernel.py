@@ -1,4 +1,4 @@
-"""Winograd convolution, stride 1: a block of tiles goes through transform, products and back while it is in cache.
+"""Winograd convolution, stride 1 or 2: a block of tiles goes through transform, products and back while it is in cache.
 
     item = block of `tiles` output tiles [, range of filters]          emitted
       for channel block, tile:                                         phase "input"
@@ -74,6 +74,7 @@ class WinogradSpec(KernelSpec):
     residual: bool
     activation: Activation
     pool: bool = False
+    strides: tuple[int, int] = (1, 1)
 
     @property
     def step(self) -> int:
@@ -82,11 +83,11 @@ class WinogradSpec(KernelSpec):
 
     @property
     def vertical(self) -> Filtering:
-        return filtering(self.mv, self.rv)
+        return filtering(self.mv, self.rv, self.strides[0])
 
     @property
     def horizontal(self) -> Filtering:
-        return filtering(self.mh, self.rh)
+        return filtering(self.mh, self.rh, self.strides[1])
 
     @property
     def products(self) -> int:
@@ -232,8 +233,9 @@ class WinogradEmitter:
                 n, rest = tile // per_image, tile % per_image
                 top = k.select(tiles.is_last_row, rows, rest // across) * spec.mv
                 left = k.select(tiles.is_last_column, columns, rest % across) * spec.mh
+                inputs = [place * stride for place, stride in zip((top, left), spec.strides, strict=True)]
                 for offset, side in enumerate("xyr"):
-                    row, column = (top, left) if side == "x" else (top // spec.step, left // spec.step)
+                    row, column = inputs if side == "x" else (top // spec.step, left // spec.step)
                     place = n * k.number(f"{side}_n") + row * k.number(f"{side}_h") + column * self.pitch
                     self.table.store(place, index * TABLE + offset)
 
@@ -297,7 +299,7 @@ class WinogradEmitter:
     def input_tile(self, x: Pixels, to: Pointer, down: Value, across: Value) -> None:
         """Transform one tile of one channel block: down the columns into a small square, then along its rows."""
         k, full_v, full_h = self.k, self.spec.vertical, self.spec.horizontal
-        rows, columns = down + (full_v.r - 1), across + (full_h.r - 1)
+        rows, columns = full_v.samples(down), full_h.samples(across)
 
         def along(f: Filtering, d: Sequence[Value], row: Pointer) -> None:
             for j, value in enumerate(d if f.is_trivial else apply_input(k, f, d)):
@@ -350,7 +352,7 @@ class WinogradEmitter:
         k, lanes, spec = self.k, self.lanes, self.spec
         full_v, full_h = spec.vertical, spec.horizontal
         self.bias = k.pointer("bias").load(block * lanes, lanes)
-        columns = across + (full_h.r - 1)
+        columns = full_h.samples(across)
         if full_v.is_trivial:
             for f in self.lengths(across, full_h):
                 places = [k.number("m_xi") * _place(j, f, full_h) for j in range(f.a)]

@@ -94,8 +94,8 @@ class Products:
         """
         k, products = self.k, self.vertical.a * self.horizontal.a
         panel, groups = k.number("u_xi"), end - begin
-        to_next_group = panel * products
-        to_next_product = panel - (groups - 1) * to_next_group
+        of_group = len(self.vertical.weight_matrix) * len(self.horizontal.weight_matrix)
+        to_next_group = panel * of_group
         most = self.widths[-1]
         for xi in k.range(0, products):
             start, stop = self.involved(xi)
@@ -104,13 +104,24 @@ class Products:
             runs = (count + (most - 1)) // most
             least = count // k.max_drop_nan(runs, k.integer(1))
             longer = count - runs * least  # runs of one tile more
+            place = self.weights_of(xi)
+            to_next_product = (self.weights_of(xi + 1) - place) * panel - (groups - 1) * to_next_group
             for index in k.range(0, groups):
-                weights = k.pointer("u") + ((begin + index) * products + xi) * panel
+                weights = k.pointer("u") + ((begin + index) * of_group + place) * panel
                 to = m + (
                     index * k.number("m_group") + xi * k.number("m_xi") + start * (self.blocks * self.lanes)
                 )
                 ahead = k.select((index + 1) < groups, to_next_group, to_next_product)
                 self.maps(source, to, weights, ahead, ((longer, least + 1), (runs - longer, least)))
+
+    def weights_of(self, xi: Value) -> Value:
+        """Place of a product's weights among those of a group; behind the last product, of the next group's first."""
+        down, across = self.vertical, self.horizontal
+        if down.stride == across.stride == 1:
+            return xi
+        wide = len(across.weight_matrix)
+        place = down.weight_row(xi // across.a) * wide + across.weight_row(xi % across.a)
+        return self.k.select(xi < down.a * across.a, place, self.k.integer(len(down.weight_matrix) * wide))
 
     def maps(self, v: Pointer, m: Pointer, weights: Pointer, ahead: Value, runs: Runs) -> None:
         """Emit the products of one group, map by map where a block of tiles has several."""
@@ -162,7 +173,7 @@ class Products:
 
     def is_point(self, index: Value, outputs: Value, full: Filtering) -> Value:
         """Condition that a shorter filtering, of so many outputs, has the point."""
-        return index.equals(full.a - 1) | (index < outputs + (full.r - 2))
+        return index.equals(full.a - 1) | (index < full.samples(outputs) - 1)
 
     def product(
         self,

@@ -34,10 +34,15 @@ class WinogradWeights:
     channels: int
     width: int
 
+    @property
+    def points(self) -> int:
+        """Number of transformed weights of a window."""
+        return len(self.vertical.weight_matrix) * len(self.horizontal.weight_matrix)
+
     def packed(self, count: int, parts: Callable[[], Sequence[Array]]) -> Packed:
         """Return U of `count` parts of windows (M, C, kh, kw): (group, xi, part, channel, filter), rounded once."""
         rows = count * self.channels
-        shape = (self.groups, self.vertical.a * self.horizontal.a, rows, self.width)
+        shape = (self.groups, self.points, rows, self.width)
         taps = (self.groups, self.vertical.r * self.horizontal.r, rows, self.width)
 
         def make() -> Array:
@@ -83,15 +88,13 @@ class WinogradWeightsSpec(PackingSpec):
 
     @property
     def results(self) -> int:
-        return self.vertical.a * self.horizontal.a
+        return len(self.vertical.weight_matrix) * len(self.horizontal.weight_matrix)
 
     def made(self, k: Kernel, numbers: Sequence[Value]) -> list[Value]:
         """Emit G g G^T: down, then across, as `transform_weights`."""
         wide = self.horizontal.r
         down = [_weighted(k, self.vertical, numbers[column::wide]) for column in range(wide)]
-        rows = [
-            _weighted(k, self.horizontal, [column[row] for column in down]) for row in range(self.vertical.a)
-        ]
+        rows = [_weighted(k, self.horizontal, row) for row in zip(*down, strict=True)]
         return [value for row in rows for value in row]
 
 

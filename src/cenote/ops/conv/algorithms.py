@@ -77,10 +77,11 @@ CONSTANT = (
     ConvolutionAlgorithm(
         "winograd",
         winograd.winograd,
-        "3x3, 5x5, and rows or columns of 3 and 7, one apart, from 16 channels and filters on, on large maps; in "
-        "volumes with any taps across such planes, and 3x1x1, also dilated where that divides sizes and pads; along "
-        "one axis any window from 5 on, dilated ones from 3",
-        "c (m + r - 1)^2 / m^2 for m x m outputs and r x r windows, times the taps across planes, and the transforms",
+        "3x3, 5x5, and rows or columns of 3 and 7, one apart, 3x3 and rows of 3 two apart, from 16 channels and "
+        "filters on, on large maps; in volumes with any taps across such planes, and 3x1x1, also dilated where that "
+        "divides sizes and pads; along one axis any window from 5 on, dilated ones from 3",
+        "c (m + r - 1)^2 / m^2 for m x m outputs and r x r windows, (2 m + 1)^2 / m^2 for windows two apart, times the "
+        "taps across planes, and the transforms",
     ),
     ConvolutionAlgorithm(
         "strassen",

@@ -1,4 +1,4 @@
-"""Winograd's algorithms for small windows that move by one: fewer multiplications, and transforms before and after."""
+"""Winograd's algorithms for small windows that move by one or two: fewer products, and transforms before and after."""
 
 from __future__ import annotations
 
@@ -27,13 +27,22 @@ TILES: dict[tuple[int, ...], tuple[tuple[int, int], ...]] = {
     (1, 7): ((1, 2),),
     (7, 1): ((2, 1),),
 }
+# Of windows that move by two.
+STRIDED_TILES: dict[tuple[int, ...], tuple[tuple[int, int], ...]] = {
+    (3, 3): ((4, 4), (3, 3), (2, 2)),
+    (3,): ((1, 4),),
+}
 ROW_TILE = 4  # outputs, and taps of a piece of a window
 LEAST_CHANNELS = 16  # below, transforms cost more than they save
 
 
 def tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
-    """Outputs per tile that a convolution's window and channels allow: stride 1, no dilation, one group."""
-    if not _is_one_apart(shape) or (max(shape.dilations) > 1 and not _is_cut_evenly(shape)):
+    """Outputs per tile that a convolution's window and channels allow: stride 1, or 2 of one or two axes, no dilation,
+    one group."""
+    if not _is_one_apart(shape):
+        is_strided = set(shape.strides) == {2} and max(shape.dilations) == 1 and _is_whole(shape)
+        return STRIDED_TILES.get(shape.window, ()) if is_strided else ()
+    if max(shape.dilations) > 1 and not _is_cut_evenly(shape):
         return ()
     plane = as_planes(undilated(shape).deep())[0]
     # Every plane of y sees one of x, so that it has products.
@@ -42,8 +51,12 @@ def tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
 
 def _is_one_apart(shape: ConvShape) -> bool:
     """Whether windows of one group of enough channels move by one."""
-    simple = shape.groups == 1 and set(shape.strides) == {1} and bool(shape.n)
-    return simple and min(shape.channels, shape.filters) >= LEAST_CHANNELS
+    return set(shape.strides) == {1} and _is_whole(shape)
+
+
+def _is_whole(shape: ConvShape) -> bool:
+    """Whether there is one group of enough channels."""
+    return shape.groups == 1 and bool(shape.n) and min(shape.channels, shape.filters) >= LEAST_CHANNELS
 
 
 def _is_cut_evenly(shape: ConvShape) -> bool:
@@ -91,6 +104,7 @@ def can_pool(shape: ConvShape) -> bool:
     return (
         shape.rank == 2
         and shape.window == (3, 3)
+        and set(shape.strides) == {1}
         and bool(tiles_of(shape))
         and all(extent >= 2 for extent in shape.out)
         and shape.n > 0
@@ -153,6 +167,7 @@ def _in_tiles(problem: ConvProblem, tiling: WinogradTiling, weights: Array) -> L
         halo = ((halo[0][0], halo[0][1] + tiling.further),)
     room, tall, wide = tiling.temporary_elements, tiling.mv, tiling.mh
     name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
+    name += "_strided" * (tiling.horizontal.stride > 1)
     # Rounding errors are two to three times those of a plain sum: tests/kernels/winograd/test_winograd.py.
     return problem.lowering(
         name + "_pool" * tiling.pool,
