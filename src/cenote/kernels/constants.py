@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from cenote.core.target import Target
 
 FILE = Path(__file__).with_name("constants.json")
-DEFAULT, ZEN4_AVX512, ZEN4_AVX2, XEON_AVX512 = "default", "zen4_avx512", "zen4_avx2", "xeon_avx512"
+DEFAULT, ZEN4_AVX512, ZEN3_AVX2, XEON_AVX512 = "default", "zen4_avx512", "zen3_avx2", "xeon_avx512"
 
 
 class PoolRates(NamedTuple):
@@ -33,6 +33,8 @@ class CostConstants:
 
     winograd_products, winograd_transforms
         shares that Winograd's products and transforms reach
+    winograd_strided
+        factor of the transforms' operations where windows move by two
     winograd_near, winograd_far
         bytes per second at which weights come that the level 2 cache holds, and that it does not hold
     winograd_exposed
@@ -62,6 +64,7 @@ class CostConstants:
 
     winograd_products: float
     winograd_transforms: float
+    winograd_strided: float
     winograd_near: float
     winograd_far: float
     winograd_exposed: float
@@ -88,9 +91,9 @@ class CostConstants:
 
 def kind_of(target: Target) -> str:
     """Return the kind of machine that a target is taken for: AVX-512 in two halves is Zen 4's, in one piece that of
-    Intel's servers, and AVX2 was measured on Zen 4 too."""
+    Intel's servers, and AVX2 was measured on Zen 3, which has no wider vectors."""
     if target.name == "avx2":
-        return ZEN4_AVX2
+        return ZEN3_AVX2
     if target.vector_bytes == 64:
         return XEON_AVX512 if target.is_wide else ZEN4_AVX512
     return DEFAULT

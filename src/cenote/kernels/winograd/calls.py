@@ -208,7 +208,8 @@ class WinogradTiling:
         weights = 4 * self.weights.points * self.panel * self.groups
         passes = 1 if self.split or weights <= self.target.l3_bytes // 2 else maximum(1, self.blocks)
         operations = self.transform_operations(self.channel_blocks, self.filter_blocks)
-        transforms = peak_seconds(2 * operations, self.target, self.constants.winograd_transforms)
+        factor = self.constants.winograd_strided if self.horizontal.stride > 1 else 1
+        transforms = peak_seconds(2 * factor * operations, self.target, self.constants.winograd_transforms)
         multiplying = peak_seconds(products, self.target, self.efficiency)
         if self.split and self.groups == 1:
             # One thread takes less by it, two more: 1.4 % less, 7 % more of DenseNet-121 (F(4x4) instead of F(3x3)).
@@ -235,9 +236,8 @@ class WinogradTiling:
 
     def transform_operations(self, inputs: int, outputs: int) -> int:
         """Approximate operations of the transforms of so many blocks of channels and of filters: 5 vector instructions
-        per product, twice the time per product where windows move by two (Zen 3)."""
-        each = 5 * max(self.vertical.stride, self.horizontal.stride) * self.products
-        return each * (inputs + outputs) * self.tiles * self.lanes
+        per product."""
+        return 5 * self.products * (inputs + outputs) * self.tiles * self.lanes
 
     def products_of(self, ends: tuple[int, int, int], tiles: int) -> int:
         """Products times the tiles that have them."""
