@@ -87,6 +87,19 @@ def test_only_what_serves_a_problem_is_offered(
     assert [algorithm_of(each) for each in op.lowerings(types, TARGETS[0])] == wanted
 
 
+@pytest.mark.parametrize(("stride", "depends"), [(1, True), (2, False)])
+def test_sizes_are_asked_about_where_much_depends_on_them(stride: int, depends: bool) -> None:
+    """Layers that move by two had one plan for all sizes while they were plain sums, and still have."""
+    types = (
+        TensorType.of(np.float32, (1, 64, 56, 56)),
+        TensorType.known(np.ones((64, 64, 3, 3), np.float32)),
+    )
+    op = Conv((stride, stride), pads=((1, 1), (1, 1)))
+    found = list(op.lowerings(types, TARGETS[0]))
+    assert len(found) == 4
+    assert {each.by_size for each in found} == {depends}
+
+
 @pytest.mark.parametrize("target", [LARGE, anywhere("avx2"), SMALL], ids=lambda target: target.name)
 @pytest.mark.parametrize("channels", [3, 5, 6, 8, 12, 20, 24])
 @pytest.mark.parametrize("groups", [13, 55, 65])

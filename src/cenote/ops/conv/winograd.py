@@ -178,5 +178,5 @@ def _in_tiles(problem: ConvProblem, tiling: WinogradTiling, weights: Array) -> L
         ),
         temporaries=(TensorType(FLOAT32, (room,)),) if room else (),
         rounding=4,
-        by_size=True,
+        by_size=tiling.horizontal.stride == 1,
     )
