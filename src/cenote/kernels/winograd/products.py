@@ -31,7 +31,7 @@ from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.kernels.conv.tile_widths import widest, widest_by_lane
 from cenote.kernels.partial_sums import FAST_TERMS
-from cenote.kernels.winograd.transforms import Filtering
+from cenote.kernels.winograd.transforms import Filtering, weights_of_window
 
 LINE = 16  # floats of a cache line
 AHEAD = 2  # runs that prefetch the next product's weights, at least
@@ -94,7 +94,7 @@ class Products:
         """
         k, products = self.k, self.vertical.a * self.horizontal.a
         panel, groups = k.number("u_xi"), end - begin
-        of_group = len(self.vertical.weight_matrix) * len(self.horizontal.weight_matrix)
+        of_group = weights_of_window(self.vertical, self.horizontal)
         to_next_group = panel * of_group
         most = self.widths[-1]
         for xi in k.range(0, products):
@@ -119,9 +119,9 @@ class Products:
         down, across = self.vertical, self.horizontal
         if down.stride == across.stride == 1:
             return xi
-        wide = len(across.weight_matrix)
-        place = down.weight_row(xi // across.a) * wide + across.weight_row(xi % across.a)
-        return self.k.select(xi < down.a * across.a, place, self.k.integer(len(down.weight_matrix) * wide))
+        row, column = down.weight_row(xi // across.a), across.weight_row(xi % across.a)
+        place = row * len(across.weight_matrix) + column
+        return self.k.select(xi < down.a * across.a, place, self.k.integer(weights_of_window(down, across)))
 
     def maps(self, v: Pointer, m: Pointer, weights: Pointer, ahead: Value, runs: Runs) -> None:
         """Emit the products of one group, map by map where a block of tiles has several."""

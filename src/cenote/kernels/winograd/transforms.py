@@ -190,6 +190,11 @@ def shortened(f: Filtering, m: int) -> Filtering:
     return replace(f, m=m, points=f.points[:count], others=f.points[count:])
 
 
+def weights_of_window(vertical: Filtering, horizontal: Filtering) -> int:
+    """Return the number of transformed weights of a window."""
+    return len(vertical.weight_matrix) * len(horizontal.weight_matrix)
+
+
 def _product(roots: Sequence[Fraction], length: int) -> Row:
     """Coefficients, lowest first, of the product of (x - root)."""
     coefficients = [Fraction(1)]

@@ -18,7 +18,7 @@ from cenote.codegen.values import F64, Value
 from cenote.core.types import Array
 from cenote.kernels.base import Packed, Preparation
 from cenote.kernels.packing import PackingSpec
-from cenote.kernels.winograd.transforms import Filtering, transform_weights
+from cenote.kernels.winograd.transforms import Filtering, transform_weights, weights_of_window
 
 _PIECE = 4096  # windows transformed at a time: their float64 values stay in the level 2 cache
 
@@ -37,7 +37,7 @@ class WinogradWeights:
     @property
     def points(self) -> int:
         """Number of transformed weights of a window."""
-        return len(self.vertical.weight_matrix) * len(self.horizontal.weight_matrix)
+        return weights_of_window(self.vertical, self.horizontal)
 
     def packed(self, count: int, parts: Callable[[], Sequence[Array]]) -> Packed:
         """Return U of `count` parts of windows (M, C, kh, kw): (group, xi, part, channel, filter), rounded once."""
@@ -88,7 +88,7 @@ class WinogradWeightsSpec(PackingSpec):
 
     @property
     def results(self) -> int:
-        return len(self.vertical.weight_matrix) * len(self.horizontal.weight_matrix)
+        return weights_of_window(self.vertical, self.horizontal)
 
     def made(self, k: Kernel, numbers: Sequence[Value]) -> list[Value]:
         """Emit G g G^T: down, then across, as `transform_weights`."""
