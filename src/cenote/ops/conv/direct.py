@@ -124,10 +124,8 @@ def plain(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
 
 
 def _depends_on_size(problem: ConvProblem) -> bool:
-    """Whether large maps are much better left to Winograd's algorithms. Where windows move by two a third is to gain,
-    which is not worth another plan: HRNet, RepVGG and CSPDarknet would have two in place of one."""
-    one_apart = max(problem.shape.strides) == 1 and bool(tiles_of(problem.shape))
-    return not problem.local and (one_apart or in_pieces(problem.shape))
+    """Whether large maps are better left to Winograd's algorithms."""
+    return not problem.local and bool(tiles_of(problem.shape) or in_pieces(problem.shape))
 
 
 def _seconds(problem: ConvProblem) -> float:

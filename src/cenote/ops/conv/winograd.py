@@ -37,26 +37,25 @@ LEAST_CHANNELS = 16  # below, transforms cost more than they save
 
 
 def tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
-    """Outputs per tile that a convolution's window and channels allow: stride 1, or 2 of one or two axes, no dilation,
-    one group."""
-    if not _is_one_apart(shape):
-        is_strided = set(shape.strides) == {2} and max(shape.dilations) == 1 and _is_whole(shape)
-        return STRIDED_TILES.get(shape.window, ()) if is_strided else ()
-    if max(shape.dilations) > 1 and not _is_cut_evenly(shape):
+    """Outputs per tile that a convolution's window and channels allow: stride 1, no dilation, one group."""
+    if not _moves_by(1, shape) or (max(shape.dilations) > 1 and not _is_cut_evenly(shape)):
         return ()
     plane = as_planes(undilated(shape).deep())[0]
     # Every plane of y sees one of x, so that it has products.
     return TILES.get(plane.window[1:], ()) if max(plane.pads[0]) < plane.window[0] else ()
 
 
-def _is_one_apart(shape: ConvShape) -> bool:
-    """Whether windows of one group of enough channels move by one."""
-    return set(shape.strides) == {1} and _is_whole(shape)
+def strided_tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
+    """Outputs per tile of windows that move by two along each of one or two axes: no dilation, one group. For lack of
+    these tiles a large map loses a third of the time, which is not worth a plan of its own: HRNet, RepVGG and
+    CSPDarknet would have two classes of sizes in place of one."""
+    return STRIDED_TILES.get(shape.window, ()) if _moves_by(2, shape) and max(shape.dilations) == 1 else ()
 
 
-def _is_whole(shape: ConvShape) -> bool:
-    """Whether there is one group of enough channels."""
-    return shape.groups == 1 and bool(shape.n) and min(shape.channels, shape.filters) >= LEAST_CHANNELS
+def _moves_by(stride: int, shape: ConvShape) -> bool:
+    """Whether windows of one group of enough channels move by so many elements along every axis."""
+    simple = shape.groups == 1 and set(shape.strides) == {stride} and bool(shape.n)
+    return simple and min(shape.channels, shape.filters) >= LEAST_CHANNELS
 
 
 def _is_cut_evenly(shape: ConvShape) -> bool:
@@ -85,7 +84,7 @@ def undilated(shape: ConvShape) -> ConvShape:
 
 def in_pieces(shape: ConvShape) -> bool:
     """Whether a convolution of one axis has a window that is cut into pieces, or dilated."""
-    if shape.rank != 1 or not _is_one_apart(shape):
+    if shape.rank != 1 or not _moves_by(1, shape):
         return False
     return shape.window[0] > ROW_TILE or (shape.window[0] == 3 and shape.dilations[0] > 1)
 
@@ -104,7 +103,6 @@ def can_pool(shape: ConvShape) -> bool:
     return (
         shape.rank == 2
         and shape.window == (3, 3)
-        and set(shape.strides) == {1}
         and bool(tiles_of(shape))
         and all(extent >= 2 for extent in shape.out)
         and shape.n > 0
@@ -129,6 +127,8 @@ def winograd(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
         row_tiling = WinogradRowsTiling(size, 1, ROW_TILE, target)
         yield _in_tiles(problem, row_tiling, present(problem.weights)[:, :, 0])
     tiles = [tile for tile in tiles_of(problem.shape) if not pool or tile[0] % 2 == tile[1] % 2 == 0]
+    if not pool:
+        tiles += strided_tiles_of(problem.shape)
     if not tiles:
         return
     if problem.shape.rank == 3:

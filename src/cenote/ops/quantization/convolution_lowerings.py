@@ -292,7 +292,7 @@ def _winograd(problem: QuantizedConvolution) -> Iterator[Lowering]:
     """Yield the lowerings of 3x3 windows one apart in tiles of 4x4 and of 2x2 results, on maps at least as large,
     where the weights are too small for sums that would not be exact."""
     shape, target = problem.shape, problem.target
-    if (shape.window, set(shape.strides)) != ((3, 3), {1}) or not tiles_of(shape) or not problem.fits_bytes:
+    if shape.window != (3, 3) or not tiles_of(shape) or not problem.fits_bytes:
         return
     x, weights = present(problem.inputs[0]), problem.centred[:, :, 0].astype(np.int8)
     # The kernel's bytes are larger than s8 numbers by 128.
