@@ -128,7 +128,8 @@ def _apply_shift_left(a: Array, b: Array) -> Array:
 def _apply_shift_right(a: Array, b: Array) -> Array:
     outside = (b < 0) | (b >= a.dtype.itemsize * 8)
     shifted = np.right_shift(a, np.where(outside, 0, b).astype(a.dtype))
-    return np.where(outside, np.where(a < 0, -1, 0), shifted).astype(a.dtype)
+    sign = np.where(a < 0, -1, 0).astype(a.dtype)  # as int64 beside uint64 it would make float64 of both
+    return np.where(outside, sign, shifted)
 
 
 def _apply_power(base: Array, exponent: Array) -> Array:
