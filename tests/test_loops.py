@@ -44,6 +44,25 @@ def test_a_loop_with_a_convolution_and_a_scan_output(trips: int) -> None:
     assert y["means"].shape == (max(trips, 0),)
 
 
+def test_scan_outputs_of_no_iteration_have_the_extents_of_the_first() -> None:
+    """They follow from what the body reads of outside, which decides extents of other values in it too."""
+    inner = body(
+        [
+            node("Identity", ["go"], ["going"]),
+            node("Slice", ["v", "start", "end"], ["next"]),
+            node("Mul", ["start", "end"], ["part"]),
+        ],
+        [ITER, GOES, tensor("v", FLOAT, [None])],
+        [GOING, tensor("next", FLOAT, [None]), tensor("part", INT64, [None])],
+    )
+    loop = node("Loop", ["trips", "", "x"], ["y", "parts"], body=inner)
+    inputs = [tensor("x", FLOAT, [5]), tensor("start", INT64, [1]), tensor("end", INT64, [1])]
+    outputs = [tensor("y", FLOAT, None), tensor("parts", INT64, None)]
+    feed = {"x": np.ones(5, np.float32), "start": np.array([1]), "end": np.array([3])}
+    y = both(model([loop], inputs, outputs, trips=np.int64(0)), feed)
+    assert y["parts"].shape == (0, 1)
+
+
 def growing() -> onnx.ModelProto:
     """A value that gets a row more in each iteration, and runs through a layer."""
     inner = body(

@@ -64,10 +64,15 @@ class Body:
         """Return None: references run one by one."""
 
     def output_type(self, index: int, values: Sequence[Array]) -> TensorType:
-        """Return the type of an output where the body never ran: inferred, else as declared, with 0 for open sizes."""
+        """Return the type of an output where the body never ran: inferred, else as declared, with 0 for open sizes.
+
+        `values` are those of its formal inputs, of which only the types count, and the captured ones."""
         types = {name: TensorType.known(x) for name, x in self.constants.items()}
-        names = (*self.formals, *self.captured)
-        types.update((name, TensorType.of(x.dtype, x.shape)) for name, x in zip(names, values, strict=True))
+        count = len(self.formals)
+        for name, x in zip(self.formals, values[:count], strict=True):
+            types[name] = TensorType.of(x.dtype, x.shape)
+        for name, x in zip(self.captured, values[count:], strict=True):
+            types[name] = TensorType.known(x)
         try:
             for node in self.nodes:
                 output_types = infer_node(node, [types[name] if name else None for name in node.inputs])

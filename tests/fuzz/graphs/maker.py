@@ -56,7 +56,7 @@ class Step:
     makes: tuple[str, ...]
     kind: str
     run: Callable[[Environment], None] | None = None  # of nodes that have graphs inside
-    agreed: Callable[[Array], bool] | None = None  # for which first inputs all engines mean the same
+    agreed: Callable[..., bool] | None = None  # for which inputs all engines mean the same
 
     def apply(self, values: Environment, opset: int) -> None:
         """Enter what it makes. Dropped where that is of no use."""
@@ -65,7 +65,7 @@ class Step:
             return
         given = {name: values[name] for name in self.reads}
         exact = all(x.exact for x in given.values())
-        if self.agreed is not None and not self.agreed(given[self.reads[0]].array):
+        if self.agreed is not None and not self.agreed(*(each.array for each in given.values())):
             raise Dropped("engines differ")
         if self.kind == JUMPS and not exact:
             raise Dropped("a jump on approximate values")
@@ -183,7 +183,7 @@ class Maker:
         inputs: Sequence[str],
         kind: str = EXACT,
         count: int = 1,
-        agreed: Callable[[Array], bool] | None = None,
+        agreed: Callable[..., bool] | None = None,
         **attributes: Any,
     ) -> list[str]:
         """A step of one node. Raises Dropped and leaves all as it was where that is of no use."""
@@ -243,9 +243,9 @@ class Maker:
         return values
 
 
-def is_finite(x: Array) -> bool:
-    """Has neither NaN nor infinities."""
-    return bool(np.isfinite(x.astype(np.float64)).all())
+def is_finite(*arrays: Array) -> bool:
+    """Whether none has NaN or infinities."""
+    return all(bool(np.isfinite(x.astype(np.float64)).all()) for x in arrays)
 
 
 def run_steps(steps: Sequence[Step], values: Environment, opset: int) -> None:

@@ -87,7 +87,15 @@ def power(m: Maker) -> None:
         b = m.constant(m.rng.choice((0.0, 1.0, 2.0, 3.0, 0.5, -1.0)), m.of(a).dtype)
     else:
         b = m.partner(a, m.rng.choice((m.of(a).dtype, F32, I64)), style="positive")
-    m.add("Pow", [a, b], SMOOTH)
+
+    def held(base: Any, exponent: Any = None) -> bool:
+        """Whether no float leaves the range of integers, where a conversion may give anything."""
+        if is_float(base.dtype) or exponent is None or not is_float(exponent.dtype):
+            return True
+        power = np.power(np.abs(base.astype(np.float64)), exponent.astype(np.float64))
+        return bool((power < np.iinfo(base.dtype).max / 2).all())
+
+    m.add("Pow", [a, b], SMOOTH, agreed=held)
 
 
 def modulo(m: Maker) -> None:
@@ -168,7 +176,8 @@ def prelu(m: Maker) -> None:
     x = m.pick(FLOATS)
     slope = m.partner(x)
     if np.broadcast_shapes(m.of(x).shape, m.of(slope).shape) == m.of(x).shape:
-        m.add("PRelu", [x, slope])
+        # ONNX's reference multiplies what is positive by 0 and the slope, its text does not.
+        m.add("PRelu", [x, slope], agreed=lambda *given: is_finite(given[-1]))
 
 
 # ---- along axes -----------------------------------------------------------------------------------------------
