@@ -182,7 +182,7 @@ def _scale_filters(op: Conv | ConvTranspose, weights: Array, scale: Array) -> Ar
 # ---- bias, residual, activation -------------------------------------------------------------------------------------
 
 
-def _per_channel(rewriter: Rewriter, conv: str, constant: str) -> Array | None:
+def per_channel(rewriter: Rewriter, conv: str, constant: str) -> Array | None:
     """A constant as one number per channel of a convolution's result; None where it is something else."""
     value, made = rewriter.constants.get(constant), rewriter.type(conv)
     if value is None or value.ndim > made.rank or value.size not in (1, made.shape[1]):
@@ -206,7 +206,7 @@ def fold_constant(rewriter: Rewriter, node: Node) -> bool:
         producer, op = found[0], found[1]
         if not isinstance(op, Conv | ConvTranspose) or not op.is_bare:
             continue
-        value, bias = _per_channel(rewriter, name, other), [*producer.inputs, ""][2]
+        value, bias = per_channel(rewriter, name, other), [*producer.inputs, ""][2]
         if value is None or (bias and bias not in rewriter.constants):
             continue
         if rewriter.type(node.outputs[0]) != rewriter.type(name):

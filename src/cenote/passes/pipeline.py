@@ -35,6 +35,7 @@ from cenote.passes.points import multiply_points
 from cenote.passes.precision.bfloat import compute_in_bfloat
 from cenote.passes.precision.parts import multiply_on_tiles
 from cenote.passes.precision.widen import widen
+from cenote.passes.products.branches import join_branches
 from cenote.passes.products.column_scales import scale_columns
 from cenote.passes.products.fuse_products import add_to_products, fuse_products, scale_integer_sums
 from cenote.passes.products.stored_weights import narrow_weights, store_weights
@@ -91,6 +92,8 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         fuse_products,
         lambda graph: recognize_attention(graph, target),
         add_to_products,
+        # A channel's own weight is near one, those beside it far smaller: too wide a range for narrower types.
+        *(() if exact or options.precision == "bfloat16" or weights != "float32" else (join_branches,)),
         fuse,
         fuse_gates,
         multiply_points,  # with their activations
