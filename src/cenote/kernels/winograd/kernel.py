@@ -38,6 +38,7 @@ from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation, activated
+from cenote.kernels.winograd.places import MapOfResults, Pixels, TilesOfKind
 from cenote.kernels.winograd.products import Products
 from cenote.kernels.winograd.transforms import Filtering, apply_input, apply_output, filtering, shortened
 
@@ -53,6 +54,10 @@ WORDS = (
     *float_pointers(("x", "u", "bias", "residual", "y", "v"), ("residual", "y")),
     *numbers_named(NUMBERS),
 )
+PHASE_NUMBERS = split_words(
+    # Dilation along rows; sets of every d-th row and column that are maps of their own; steps from row to next row.
+    "columns_apart row_phases column_phases x_next_row y_next_row r_next_row",
+)
 TABLE = 3  # words per tile: offset in x, offset in y, offset in r
 KINDS = 4  # of tiles, in their order: last in their row, inner ones, last in their column, both
 
@@ -61,7 +66,8 @@ KINDS = 4  # of tiles, in their order: last in their row, inner ones, last in th
 class WinogradSpec(KernelSpec):
     """Kernel of F(mv, rv) down and F(mh, rh) across; `blocks` filter vectors in registers, by as many tiles as fit.
 
-    The words `last_v`, `last_h` are the outputs of the last tile of a column, of a row, if fewer; else 0.
+    The words `last_v`, `last_h` are the outputs of the last tile of a column, of a row, if fewer; else 0. `dilated`: a
+    map is every d-th row and column of an image, which has several.
     """
 
     phase: str
@@ -75,6 +81,7 @@ class WinogradSpec(KernelSpec):
     activation: Activation
     pool: bool = False
     strides: tuple[int, int] = (1, 1)
+    dilated: bool = False
 
     @property
     def step(self) -> int:
@@ -96,44 +103,13 @@ class WinogradSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        return WORDS
+        return (*WORDS, *numbers_named(PHASE_NUMBERS if self.dilated else ()))
 
     def emit(self, target: Target) -> Kernel:
         kernel = self.kernel(target)
         kernel.moves_addresses = True
         WinogradEmitter(self, kernel, target).run()
         return kernel
-
-
-@dataclass(frozen=True)
-class TilesOfKind:
-    """Tiles of one kind in a block: from `begin` to `end`; `down` by `across` outputs each."""
-
-    begin: Value
-    end: Value
-    is_last_row: Value
-    is_last_column: Value
-    down: Value
-    across: Value
-
-
-@dataclass(frozen=True)
-class MapOfResults:
-    """Addresses of a map's products and of its parts of y and of the residual."""
-
-    m: Pointer
-    y: Pointer
-    r: Pointer
-
-
-class Pixels:
-    """Place of a tile's elements: one address, or several whose elements are worked on together."""
-
-    def __init__(self, places: Sequence[Pointer]) -> None:
-        self.places = places
-
-    def __add__(self, offset: Value | int) -> Pixels:
-        return Pixels([place + offset for place in self.places])
 
 
 class WinogradEmitter:
@@ -143,7 +119,8 @@ class WinogradEmitter:
 
     def __init__(self, spec: WinogradSpec, k: Kernel, target: Target) -> None:
         self.spec, self.k, self.lanes = spec, k, target.lanes()
-        self.pitch: Value | int = self.lanes  # from element to element of a row
+        # From element to element of a row.
+        self.pitch: Value | int = k.number("columns_apart") * self.lanes if spec.dilated else self.lanes
         self.table = k.scratch.cast(I64)
         self.temporary = (k.scratch + k.number("table_bytes")).cast(self.word)
         after = k.scratch + (k.number("table_bytes") + k.number("temporary_bytes"))
@@ -236,8 +213,20 @@ class WinogradEmitter:
                 inputs = [place * stride for place, stride in zip((top, left), spec.strides, strict=True)]
                 for offset, side in enumerate("xyr"):
                     row, column = inputs if side == "x" else (top // spec.step, left // spec.step)
-                    place = n * k.number(f"{side}_n") + row * k.number(f"{side}_h") + column * self.pitch
+                    place = self.map_at(n, side) + row * k.number(f"{side}_h") + column * self.pitch
                     self.table.store(place, index * TABLE + offset)
+
+    def map_at(self, index: Value, side: str) -> Value:
+        """Place of a map in x, y or the residual."""
+        if not self.spec.dilated:
+            return self.image_at(index, side)
+        columns, rows = self.k.number("column_phases"), self.k.number("row_phases")
+        row = index // columns
+        inside = row % rows * self.k.number(f"{side}_next_row") + index % columns * self.lanes
+        return self.image_at(row // rows, side) + inside
+
+    def image_at(self, index: Value, side: str) -> Value:
+        return index * self.k.number(f"{side}_n")
 
     # ---- transforms -------------------------------------------------------------------------------------------
 

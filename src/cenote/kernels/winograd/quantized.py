@@ -29,7 +29,8 @@ from cenote.core.target import PAIRS, Target
 from cenote.kernels.base import numbers_named, pointers_to
 from cenote.kernels.quantized.requantize import store_requantized
 from cenote.kernels.quantized.residual import residual_words, with_residual
-from cenote.kernels.winograd.kernel import NUMBERS, Pixels, WinogradEmitter, WinogradSpec
+from cenote.kernels.winograd.kernel import NUMBERS, WinogradEmitter, WinogradSpec
+from cenote.kernels.winograd.places import Pixels
 from cenote.kernels.winograd.products import Products
 from cenote.kernels.winograd.transforms import Filtering, whole_filtering
 

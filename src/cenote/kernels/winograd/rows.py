@@ -26,15 +26,8 @@ from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import numbers_named
 from cenote.kernels.elementwise.activations import activated
-from cenote.kernels.winograd.kernel import (
-    TABLE,
-    WORDS,
-    MapOfResults,
-    Pixels,
-    TilesOfKind,
-    WinogradEmitter,
-    WinogradSpec,
-)
+from cenote.kernels.winograd.kernel import TABLE, WORDS, WinogradEmitter, WinogradSpec
+from cenote.kernels.winograd.places import MapOfResults, Pixels, TilesOfKind
 from cenote.kernels.winograd.products import PartOfSum, Products, Runs
 from cenote.kernels.winograd.transforms import apply_input
 

@@ -29,7 +29,8 @@ from cenote.codegen.values import Pointer, Value
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import numbers_named
-from cenote.kernels.winograd.kernel import WORDS, MapOfResults, Pixels, WinogradEmitter, WinogradSpec
+from cenote.kernels.winograd.kernel import WinogradEmitter, WinogradSpec
+from cenote.kernels.winograd.places import MapOfResults, Pixels
 from cenote.kernels.winograd.products import PartOfSum, Products, Runs
 
 PLANE_NUMBERS = split_words(
@@ -40,22 +41,18 @@ PLANE_NUMBERS = split_words(
     # Steps from plane to plane, in elements.
     "x_plane y_plane r_plane v_plane m_plane",
 )
-PHASE_NUMBERS = split_words(
-    # Dilations across planes, down and along rows, of which each makes as many volumes; steps from one to the next.
-    "planes_apart rows_apart columns_apart",
-    "x_next_plane x_next_row y_next_plane y_next_row r_next_plane r_next_row",
-)
+# Sets of every d-th plane that are volumes of their own; steps from plane to next plane.
+_PLANE_PHASES = split_words("plane_phases x_next_plane y_next_plane r_next_plane")
 
 
 @dataclass(frozen=True)
 class WinogradVolumeSpec(WinogradSpec):
-    """Kernel of volumes; the fields as in WinogradSpec, without `pool`; `dilated`: whether elements lie apart."""
-
-    dilated: bool = False
+    """Kernel of volumes; the fields as in WinogradSpec, without `pool`. `dilated`: of every d-th plane too."""
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        return (*WORDS, *numbers_named(PLANE_NUMBERS), *numbers_named(PHASE_NUMBERS if self.dilated else ()))
+        phases = numbers_named(_PLANE_PHASES if self.dilated else ())
+        return (*super().words, *numbers_named(PLANE_NUMBERS), *phases)
 
     def emit(self, target: Target) -> Kernel:
         kernel = self.kernel(target)
@@ -101,25 +98,20 @@ class _VolumeProducts(Products):
 
 
 class _Emitter(WinogradEmitter):
-    def __init__(self, spec: WinogradVolumeSpec, k: Kernel, target: Target) -> None:
-        super().__init__(spec, k, target)
-        self.dilated = spec.dilated
-        if spec.dilated:
-            self.pitch = k.number("columns_apart") * self.lanes
+    def map_at(self, index: Value, side: str) -> Value:
+        """Tiles count from the beginning of their volume."""
+        return self.k.integer(0)
+
+    def image_at(self, index: Value, side: str) -> Value:
+        k, place = self.k, super().image_at
+        if not self.spec.dilated:
+            return place(index, side)
+        planes = k.number("plane_phases")
+        return place(index // planes, side) + index % planes * k.number(f"{side}_next_plane")
 
     def volume(self, side: str) -> Value:
         """Place of the volume at hand in x, y or the residual."""
-        k, index = self.k, self.image
-        if not self.dilated:
-            return index * k.number(f"{side}_n")
-        columns, rows, planes = (k.number(f"{axis}_apart") for axis in ("columns", "rows", "planes"))
-        row, plane = index // columns, index // columns // rows
-        return (
-            plane // planes * k.number(f"{side}_n")
-            + plane % planes * k.number(f"{side}_next_plane")
-            + row % rows * k.number(f"{side}_next_row")
-            + index % columns * self.lanes
-        )
+        return super().map_at(self.image, side)
 
     def enter(self, block: Value) -> None:
         k = self.k

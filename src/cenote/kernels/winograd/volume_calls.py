@@ -163,10 +163,12 @@ class WinogradVolumeTiling(WinogradTiling):
         return steps | ({"next_plane": plane, "next_row": row} if self.is_dilated else {})
 
     def numbers(self, phase: str) -> dict[str, int]:
-        names = ("planes_apart", "rows_apart", "columns_apart") if self.is_dilated else ()
+        names = ("plane_phases", "row_phases", "column_phases") if self.is_dilated else ()
+        phases = dict(zip(names, self.apart, strict=False))
         return (
             super().numbers(phase)
-            | dict(zip(names, self.apart, strict=False))
+            | phases
+            | ({"columns_apart": self.apart[2]} if phases else {})
             | {
                 "tiles": self.map_tiles,
                 "taps": self.taps,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,8 +12,9 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, Layout, TensorType
-from cenote.kernels.base import present
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.winograd.calls import WinogradTiling
+from cenote.kernels.winograd.dilated_calls import WinogradDilatedTiling, dilated_tilings
 from cenote.kernels.winograd.row_calls import WinogradRowsTiling
 from cenote.kernels.winograd.volume_calls import WinogradVolumeTiling
 from cenote.ops.base import Lowering
@@ -50,6 +52,18 @@ def strided_tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
     these tiles a large map loses a third of the time, which is not worth a plan of its own: HRNet, RepVGG and
     CSPDarknet would have two classes of sizes in place of one."""
     return STRIDED_TILES.get(shape.window, ()) if _moves_by(2, shape) and max(shape.dilations) == 1 else ()
+
+
+def dilated_tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
+    """Outputs per tile of the maps of every d-th row and column: known sizes of two axes, stride 1, one group."""
+    if shape.rank != 2 or max(shape.dilations) == 1 or not _moves_by(1, shape):
+        return ()
+    sizes = (*shape.size, *shape.out, *itertools.chain(*shape.pads))
+    if any(map(is_size, sizes)) or any(
+        begin % step for (begin, _), step in zip(shape.pads, shape.dilations, strict=True)
+    ):
+        return ()
+    return TILES.get(shape.window, ())
 
 
 def _moves_by(stride: int, shape: ConvShape) -> bool:
@@ -125,9 +139,10 @@ def winograd(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     if in_pieces(problem.shape) and plain(problem.shape.out[0]) >= ROW_TILE * problem.shape.dilations[0]:
         size = flat_shape(problem.shape.deep())
         row_tiling = WinogradRowsTiling(size, 1, ROW_TILE, target)
-        yield _in_tiles(problem, row_tiling, present(problem.weights)[:, :, 0])
+        yield _in_tiles(problem, [row_tiling], present(problem.weights)[:, :, 0])
     tiles = [tile for tile in tiles_of(problem.shape) if not pool or tile[0] % 2 == tile[1] % 2 == 0]
     if not pool:
+        yield from _of_dilated(problem)
         tiles += strided_tiles_of(problem.shape)
     if not tiles:
         return
@@ -138,7 +153,15 @@ def winograd(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     for tall, wide in tiles:
         if plain(size.out[0]) >= tall and plain(size.out[1]) >= wide:
             tiling = WinogradTiling(size, tall, wide, target, pool)
-            yield _in_tiles(problem, tiling, present(problem.weights)[:, :, 0])
+            yield _in_tiles(problem, [tiling], present(problem.weights)[:, :, 0])
+
+
+def _of_dilated(problem: ConvProblem) -> Iterator[Lowering]:
+    size = flat_shape(problem.shape.deep())
+    for tile in dilated_tiles_of(problem.shape):
+        tilings = list(dilated_tilings(size, tile, problem.target))
+        if tilings[0].shape.out[0] >= tile[0] and tilings[0].shape.out[1] >= tile[1]:
+            yield _in_tiles(problem, tilings, present(problem.weights)[:, :, 0])
 
 
 def _of_volumes(problem: ConvProblem, tiles: Sequence[tuple[int, int]]) -> Iterator[Lowering]:
@@ -150,7 +173,7 @@ def _of_volumes(problem: ConvProblem, tiles: Sequence[tuple[int, int]]) -> Itera
             tiling = WinogradVolumeTiling(
                 size, tall, wide, problem.target, axes=axes, apart=(first, second, third)
             )
-            yield _in_tiles(problem, tiling, weights)
+            yield _in_tiles(problem, [tiling], weights)
 
 
 def flat_shape(deep: ConvShape) -> ConvShape:
@@ -159,24 +182,32 @@ def flat_shape(deep: ConvShape) -> ConvShape:
     return dataclasses.replace(deep, **{name: getattr(deep, name)[1:] for name in axes})
 
 
-def _in_tiles(problem: ConvProblem, tiling: WinogradTiling, weights: Array) -> Lowering:
+def _in_tiles(problem: ConvProblem, tilings: Sequence[WinogradTiling], weights: Array) -> Lowering:
+    """Return the lowering of maps of one size, or of several sizes one after the other."""
     bias, activation, halo = problem.bias, problem.fused.activation, problem.shape.halo
+    tiling = tilings[0]
     if isinstance(tiling, WinogradVolumeTiling) and tiling.axes[0] == 0:
         halo = ((0, 0), *halo[1:])  # planes of padding are not read
     if isinstance(tiling, WinogradRowsTiling):
         halo = ((halo[0][0], halo[0][1] + tiling.further),)
-    room, tall, wide = tiling.temporary_elements, tiling.mv, tiling.mh
+    room = max(each.temporary_elements for each in tilings) if len(tilings) > 1 else tiling.temporary_elements
+
+    def calls(x: View, y: View, residual: View | None, between: View | None = None) -> Iterator[Call]:
+        packed = tiling.pack(weights)
+        for each in tilings:
+            yield from each.calls(packed, bias, activation, x, y, residual, between)
+
+    tall, wide = tiling.mv, tiling.mh
     name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
-    name += "_strided" * (tiling.horizontal.stride > 1)
+    is_dilated = isinstance(tiling, WinogradDilatedTiling)
+    name += "_strided" * (tiling.horizontal.stride > 1) + "_dilated" * is_dilated
     # Rounding errors are two to three times those of a plain sum: tests/kernels/winograd/test_winograd.py.
     return problem.lowering(
         name + "_pool" * tiling.pool,
         Layout(tiling.lanes, halo),
-        tiling.seconds(),
-        lambda x, y, residual, between=None: tiling.calls(
-            tiling.pack(weights), bias, activation, x, y, residual, between
-        ),
+        sum(each.seconds() for each in tilings[1:]) + tiling.seconds(),
+        calls,
         temporaries=(TensorType(FLOAT32, (room,)),) if room else (),
         rounding=4,
-        by_size=tiling.horizontal.stride == 1,
+        by_size=tiling.horizontal.stride == 1 and not is_dilated,
     )
