@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 from cenote.core.conv_geometry import ConvShape
-from cenote.core.sizes import is_size, plain
+from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, Layout, TensorType
-from cenote.kernels.base import Call, View, present
+from cenote.kernels.base import Call, Packed, View, present
 from cenote.kernels.winograd.calls import WinogradTiling
 from cenote.kernels.winograd.dilated_calls import WinogradDilatedTiling, dilated_tilings
 from cenote.kernels.winograd.row_calls import WinogradRowsTiling
@@ -84,7 +86,7 @@ def _is_cut_evenly(shape: ConvShape) -> bool:
 def undilated(shape: ConvShape) -> ConvShape:
     """Return one of the volumes of every d-th plane, row and column; n counts all."""
     steps = shape.dilations
-    return dataclasses.replace(
+    return replace(
         shape,
         n=shape.n * math.prod(steps),
         size=tuple(size // step for size, step in zip(shape.size, steps, strict=True)),
@@ -109,7 +111,7 @@ def as_planes(deep: ConvShape) -> tuple[ConvShape, tuple[int, int, int]]:
     axes = (1, 0, 2) if deep.window[0] > 1 and deep.window[1:] == (1, 1) else (0, 1, 2)
     names = ("size", "out", "window", "strides", "pads", "dilations")
     parts: dict[str, Any] = {name: tuple(getattr(deep, name)[axis] for axis in axes) for name in names}
-    return dataclasses.replace(deep, **parts), axes
+    return replace(deep, **parts), axes
 
 
 def can_pool(shape: ConvShape) -> bool:
@@ -121,6 +123,17 @@ def can_pool(shape: ConvShape) -> bool:
         and all(extent >= 2 for extent in shape.out)
         and shape.n > 0
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Part of a convolution that calls compute: all of it, maps of one size, or a group of channels. `first`: the
+    group's first vector of channels, and of filters."""
+
+    tiling: WinogradTiling
+    weights: Array
+    bias: Array | None
+    first: tuple[int, int] = (0, 0)
 
 
 def winograd(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
@@ -135,79 +148,115 @@ def winograd(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
         return
     if pool:
         even = tuple(extent - extent % 2 for extent in problem.shape.out)
-        problem = dataclasses.replace(problem, shape=dataclasses.replace(problem.shape, out=even))
+        problem = replace(problem, shape=replace(problem.shape, out=even))
     if in_pieces(problem.shape) and plain(problem.shape.out[0]) >= ROW_TILE * problem.shape.dilations[0]:
         size = flat_shape(problem.shape.deep())
-        row_tiling = WinogradRowsTiling(size, 1, ROW_TILE, target)
-        yield _in_tiles(problem, [row_tiling], present(problem.weights)[:, :, 0])
+        yield _of_one(problem, WinogradRowsTiling(size, 1, ROW_TILE, target))
     tiles = [tile for tile in tiles_of(problem.shape) if not pool or tile[0] % 2 == tile[1] % 2 == 0]
-    if not pool:
-        yield from _of_dilated(problem)
-        tiles += strided_tiles_of(problem.shape)
-    if not tiles:
-        return
     if problem.shape.rank == 3:
         yield from _of_volumes(problem, tiles)
         return
+    if not pool:
+        yield from _of_dilated(problem)
+        yield from _of_groups(problem)
+        tiles += strided_tiles_of(problem.shape)
     size = flat_shape(problem.shape.deep())
+    for tall, wide in _that_fit(tiles, size):
+        yield _of_one(problem, WinogradTiling(size, tall, wide, target, pool))
+
+
+def _that_fit(tiles: Iterable[tuple[int, int]], size: ConvShape) -> Iterator[tuple[int, int]]:
+    """Yield the tiles that are no larger than a map."""
     for tall, wide in tiles:
-        if plain(size.out[0]) >= tall and plain(size.out[1]) >= wide:
-            tiling = WinogradTiling(size, tall, wide, target, pool)
-            yield _in_tiles(problem, [tiling], present(problem.weights)[:, :, 0])
+        if plain(size.out[-2]) >= tall and plain(size.out[-1]) >= wide:
+            yield tall, wide
+
+
+def _of_one(problem: ConvProblem, tiling: WinogradTiling) -> Lowering:
+    return _in_tiles(problem, [_Part(tiling, present(problem.weights)[:, :, 0], problem.bias)])
 
 
 def _of_dilated(problem: ConvProblem) -> Iterator[Lowering]:
-    size = flat_shape(problem.shape.deep())
+    size, weights = flat_shape(problem.shape.deep()), present(problem.weights)[:, :, 0]
     for tile in dilated_tiles_of(problem.shape):
         tilings = list(dilated_tilings(size, tile, problem.target))
-        if tilings[0].shape.out[0] >= tile[0] and tilings[0].shape.out[1] >= tile[1]:
-            yield _in_tiles(problem, tilings, present(problem.weights)[:, :, 0])
+        if any(_that_fit([tile], tilings[0].shape)):
+            yield _in_tiles(problem, [_Part(each, weights, problem.bias) for each in tilings])
+
+
+def _of_groups(problem: ConvProblem) -> Iterator[Lowering]:
+    """Yield the lowerings of groups that are whole vectors, one after the other."""
+    shape, lanes, weights = problem.shape, problem.lanes, present(problem.weights)
+    channels, filters = shape.group_channels, shape.group_filters
+    if shape.groups == 1 or channels % lanes or filters % lanes:
+        return
+    one = replace(shape, groups=1, channels=channels, filters=filters)
+    size = flat_shape(one.deep())
+    for tall, wide in _that_fit((*tiles_of(one), *strided_tiles_of(one)), size):
+        tiling = WinogradTiling(size, tall, wide, problem.target)
+        parts = []
+        for group in range(shape.groups):
+            own = slice(group * filters, (group + 1) * filters)
+            bias = None if problem.bias is None else problem.bias[own]
+            first = group * (channels // lanes), group * (filters // lanes)
+            parts.append(_Part(tiling, weights[own, :, 0], bias, first))
+        yield _in_tiles(problem, parts)
 
 
 def _of_volumes(problem: ConvProblem, tiles: Sequence[tuple[int, int]]) -> Iterator[Lowering]:
+    if not tiles:
+        return
     size, axes = as_planes(undilated(problem.shape))
     first, second, third = (problem.shape.dilations[axis] for axis in axes)
     weights = present(problem.weights).transpose(0, 1, *(2 + axis for axis in axes))
-    for tall, wide in tiles:
-        if plain(size.out[1]) >= tall and plain(size.out[2]) >= wide:
-            tiling = WinogradVolumeTiling(
-                size, tall, wide, problem.target, axes=axes, apart=(first, second, third)
-            )
-            yield _in_tiles(problem, [tiling], weights)
+    for tall, wide in _that_fit(tiles, size):
+        tiling = WinogradVolumeTiling(
+            size, tall, wide, problem.target, axes=axes, apart=(first, second, third)
+        )
+        yield _in_tiles(problem, [_Part(tiling, weights, problem.bias)])
 
 
 def flat_shape(deep: ConvShape) -> ConvShape:
     """Height and width only."""
     axes = ("size", "out", "window", "strides", "pads", "dilations")
-    return dataclasses.replace(deep, **{name: getattr(deep, name)[1:] for name in axes})
+    return replace(deep, **{name: getattr(deep, name)[1:] for name in axes})
 
 
-def _in_tiles(problem: ConvProblem, tilings: Sequence[WinogradTiling], weights: Array) -> Lowering:
-    """Return the lowering of maps of one size, or of several sizes one after the other."""
-    bias, activation, halo = problem.bias, problem.fused.activation, problem.shape.halo
-    tiling = tilings[0]
+def _in_tiles(problem: ConvProblem, parts: Sequence[_Part]) -> Lowering:
+    """Return the lowering of parts of one kind, one after the other."""
+    tiling, halo, activation = parts[0].tiling, problem.shape.halo, problem.fused.activation
     if isinstance(tiling, WinogradVolumeTiling) and tiling.axes[0] == 0:
         halo = ((0, 0), *halo[1:])  # planes of padding are not read
     if isinstance(tiling, WinogradRowsTiling):
         halo = ((halo[0][0], halo[0][1] + tiling.further),)
-    room = max(each.temporary_elements for each in tilings) if len(tilings) > 1 else tiling.temporary_elements
+    room = reduce(maximum, (part.tiling.temporary_elements for part in parts))
 
     def calls(x: View, y: View, residual: View | None, between: View | None = None) -> Iterator[Call]:
-        packed = tiling.pack(weights)
-        for each in tilings:
-            yield from each.calls(packed, bias, activation, x, y, residual, between)
+        packed: dict[int, Packed] = {}
+        for index, part in enumerate(parts):
+            u = packed.setdefault(id(part.weights), part.tiling.pack(part.weights))
+            source, to = _from_vector(x, part.first[0]), _from_vector(y, part.first[1])
+            added = None if residual is None else _from_vector(residual, part.first[1])
+            made = part.tiling.calls(u, part.bias, activation, source, to, added, between)
+            # Two calls have V between them.
+            yield from (replace(call, independent=index > 0 and len(made) == 1) for call in made)
 
     tall, wide = tiling.mv, tiling.mh
     name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
-    is_dilated = isinstance(tiling, WinogradDilatedTiling)
-    name += "_strided" * (tiling.horizontal.stride > 1) + "_dilated" * is_dilated
+    strided, dilated = tiling.horizontal.stride > 1, isinstance(tiling, WinogradDilatedTiling)
+    name += "_strided" * strided + "_dilated" * dilated + "_pool" * tiling.pool
     # Rounding errors are two to three times those of a plain sum: tests/kernels/winograd/test_winograd.py.
     return problem.lowering(
-        name + "_pool" * tiling.pool,
+        name,
         Layout(tiling.lanes, halo),
-        sum(each.seconds() for each in tilings[1:]) + tiling.seconds(),
+        reduce(add, (part.tiling.seconds() for part in parts)),
         calls,
         temporaries=(TensorType(FLOAT32, (room,)),) if room else (),
         rounding=4,
-        by_size=tiling.horizontal.stride == 1 and not is_dilated,
+        by_size=not strided and not dilated and len(parts) == 1,
     )
+
+
+def _from_vector(view: View, first: int) -> View:
+    """Return a blocked tensor from a vector of channels on."""
+    return view.at(first * view.strides[1]) if first else view
