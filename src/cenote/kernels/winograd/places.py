@@ -1,4 +1,4 @@
-"""Where the tiles of a Winograd convolution lie: kinds of tiles in a block, and addresses of pixels and maps."""
+"""Places of the tiles of a Winograd convolution: kinds of tiles in a block, and addresses of pixels and maps."""
 
 from __future__ import annotations
 

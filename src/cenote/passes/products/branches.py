@@ -143,9 +143,9 @@ def _joined(rewriter: Rewriter, node: Node, total: _Sum) -> Node | None:
         if places is None:
             return None
         factors = np.broadcast_to(factor, filters)
-        part = 1.0 if branch is None else rewriter.constants[branch.inputs[1]]
-        _add(weights, outer, inner, np.broadcast_to(part, (filters, inner.group_channels, *inner.window)),
-             factors, places)  # fmt: skip
+        taps = 1.0 if branch is None else rewriter.constants[branch.inputs[1]]
+        taps = np.broadcast_to(taps, (filters, inner.group_channels, *inner.window))
+        _add(weights, outer, inner, taps, factors, places)
         if branch is not None and len(branch.inputs) > 2 and branch.inputs[2]:
             bias += rewriter.constants[branch.inputs[2]] * factors
     if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
