@@ -38,6 +38,7 @@ from cenote.passes.precision.widen import widen
 from cenote.passes.products.branches import join_branches
 from cenote.passes.products.column_scales import scale_columns
 from cenote.passes.products.fuse_products import add_to_products, fuse_products, scale_integer_sums
+from cenote.passes.products.resized_parts import convolve_before_resizing
 from cenote.passes.products.stored_weights import narrow_weights, store_weights
 from cenote.passes.quantization.digits import sum_digits
 from cenote.passes.quantization.floats import sum_bytes_to_floats
@@ -94,6 +95,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         add_to_products,
         # A channel's own weight is near one, those beside it far smaller: too wide a range for narrower types.
         *(() if exact or options.precision == "bfloat16" or weights != "float32" else (join_branches,)),
+        convolve_before_resizing,
         fuse,
         fuse_gates,
         multiply_points,  # with their activations

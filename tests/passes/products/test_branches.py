@@ -95,7 +95,8 @@ BRANCHES: dict[str, tuple[Nodes, tuple[int, ...]]] = {
             "b": (Div(), ("a", "number")),
             "c": (Sub(), ("b", "scale")),
             "d": (Add(), ("number", "c")),
-            "y": (Sub(), ("x", "d")),
+            "n": (BatchNormalization(), ("x", *NORM)),
+            "y": (Sub(), ("n", "d")),
         },
         (2, C, 9, 7),
     ),
@@ -241,6 +242,12 @@ def test_other_branches_stay(first: tuple[Op, tuple[str, ...]], second: tuple[Op
         "b": second,
         "y": (Add(), ("a", "b")),
     }
+    graph = graph_of(nodes, (1, C, 9, 7))
+    assert join_branches(graph) is graph
+
+
+def test_a_residual_stays_one() -> None:
+    nodes: Nodes = {"a": (SAME, ("x", "full")), "y": (Add(), ("a", "x"))}
     graph = graph_of(nodes, (1, C, 9, 7))
     assert join_branches(graph) is graph
 

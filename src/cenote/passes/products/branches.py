@@ -132,7 +132,9 @@ def _added(rewriter: Rewriter, node: Node, sums: Mapping[str, _Sum]) -> _Sum | N
 def _joined(rewriter: Rewriter, node: Node, total: _Sum) -> Node | None:
     """Return one convolution in the place of a node; None where the branches do not all fit into one of them."""
     convolutions = [branch for branch, _ in total.branches if branch is not None]
-    if not convolutions or len(total.branches) < 2:
+    # One convolution and x as it is will be one step anyway.
+    others = sum(branch is None and not np.all(factor == 1) for branch, factor in total.branches)
+    if not convolutions or len(convolutions) + others < 2:
         return None
     main = max(convolutions, key=lambda each: _extent(rewriter, each))
     outer, filters = _shape(rewriter, main), rewriter.type(node.outputs[0]).shape[1]
