@@ -55,6 +55,8 @@ class _Sum:
 
 def join_branches(graph: Graph) -> Graph:
     """Return the graph with one convolution in place of each such sum in float32."""
+    if Conv not in {type(node.op) for node in graph.nodes}:
+        return graph
     rewriter = Rewriter(graph)
     sums: dict[str, _Sum] = {}
     for node in graph.nodes:

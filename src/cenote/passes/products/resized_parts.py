@@ -32,6 +32,8 @@ _LEAST_GROWTH = 2  # of a part's pixels
 
 def convolve_before_resizing(graph: Graph) -> Graph:
     """Return the graph with such convolutions of float32 in parts."""
+    if Resize not in {type(node.op) for node in graph.nodes}:
+        return graph
     producers = graph.producers()
     uses = Counter(name for node in graph.nodes for name in node.inputs)
     uses.update(graph.outputs)
