@@ -116,6 +116,40 @@ def test_convolutions(strides: tuple[int, int], size: tuple[int, int]) -> None:
     np.testing.assert_allclose(run(op, [*arrays, added]), wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("vectors", [(8, 9), (9, 8), (3, 5), (5, 14), (7, 2), (1, 1)])
+def test_odd_numbers_of_vectors(vectors: tuple[int, int]) -> None:
+    """The vector that a half lacks counts as zeros, and is not written."""
+    channels, filters = (count * TARGET.lanes() for count in vectors)
+    x, w = layer(25, channels, filters)
+    assert worst(run(MatMul(), [x, w]), exactly(x, w), 1) < 5e-6
+    random = np.random.default_rng(2)
+    maps = [
+        random.standard_normal((2, channels, 5, 3)).astype(np.float32),
+        np.ascontiguousarray(w.T)[:, :, None, None],
+        random.standard_normal(filters).astype(np.float32),
+    ]
+    (y,) = Conv().reference(*(each.astype(np.float64) for each in maps))
+    added = random.standard_normal(y.shape).astype(np.float32)
+    got = run(Conv(residual=True, activation=Activation("relu")), [*maps, added])
+    np.testing.assert_allclose(got, np.maximum(y + added, 0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_pixel_that_is_not_finite_beside_a_lacking_vector(place: int) -> None:
+    channels = 9 * TARGET.lanes()
+    x, w = layer(6, channels, channels)
+    x[3, place] = np.inf
+    y = run(MatMul(), [x, w])
+    assert np.isnan(y[3]).all()
+    assert np.isfinite(np.delete(y, 3, 0)).all()
+
+
+def test_channels_that_fill_no_vectors_are_left_to_plain_sums() -> None:
+    for channels, filters in ((TARGET.lanes() * 9 + 1, 128), (128, TARGET.lanes() * 9 - 1)):
+        x, w = layer(9, channels, filters)
+        assert all(each.name != "strassen" for each in MatMul().lowerings(input_types([x, w], True), TARGET))
+
+
 def test_weights_that_are_not_finite_are_left_to_plain_sums() -> None:
     for bad in (np.nan, np.inf, 3e38):
         x, w = layer(9, 64, 128)

@@ -19,7 +19,7 @@ def test_scales_are_powers_of_two_and_taken_out_of_the_weights() -> None:
         assert (np.frexp(each)[0] == 0.5).all()
     np.testing.assert_array_equal(even.weights * even.filters[:, None] * even.channels, w)
     assert np.abs(even.weights).max() <= 1
-    packed = packed_weights(w, 16).make()
+    packed = packed_weights(w, 16, 16).make()
     assert packed.shape == (2, 7, 16, 16)
     rows = np.arange(64).reshape(2, 2, 16)[:, 0].ravel()
     np.testing.assert_array_equal(packed[:, 0].transpose(0, 2, 1).reshape(32, 16), even.weights[rows, :16])
@@ -27,11 +27,11 @@ def test_scales_are_powers_of_two_and_taken_out_of_the_weights() -> None:
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @pytest.mark.parametrize(
-    ("filters", "channels", "row"), [(16, 6, 8), (24, 34, 4), (64, 2 * (RUN // 16 + 1), 16)]
+    ("filters", "channels", "row"), [(16, 6, 8), (24, 34, 4), (64, 2 * (RUN // 16 + 1), 16), (20, 7, 8)]
 )
 def test_the_kernel_makes_the_same_bits(filters: int, channels: int, row: int, target: object) -> None:
     w = np.random.default_rng(channels).standard_normal((filters, channels)).astype(np.float32)
-    packed = packed_weights(w, row)
+    packed = packed_weights(w, row, -(-channels // 2))
     made = packed.make()
     assert made.shape == packed.shape
     for pieces in (1, 5):

@@ -14,6 +14,8 @@ and second half of the filters at these pixels. Sums of weights are made when th
 elimination is not optimal", Numer. Math. 1969, in Winograd's form of 15 sums (N. Higham, Accuracy and Stability of
 Numerical Algorithms, 2002, 23.1).
 
+Where channels or filters are an odd number of vectors, the second half lacks one, which counts as zeros.
+
 Sums of numbers of unequal size lose the smaller ones, and this algorithm adds those of different filters, channels and
 pixels. So all three are brought to one size first, by powers of two, which round nothing: filters and channels when
 weights are packed, each pixel here, by the largest of what its channels contribute. A pixel that is not finite is taken
@@ -40,8 +42,8 @@ PRODUCTS = 7
 AHEAD = 2
 _SIZE, _INFINITY, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000  # of a float32: all bits but the sign's; others
 NUMBERS = split_words(
-    # Vectors of half the channels, and those of a chunk.
-    "half chunk",
+    # Vectors of half the channels, and those of a chunk; vectors of channels and of filters that there are.
+    "half chunk channel_blocks filter_blocks",
     # Pixels; tiles of `width` pairs, all tiles, pairs of the narrow tile, tiles in a band, bands.
     "pixels wide tiles narrow band bands",
     # Groups of filters, those of an item, and items of a band.
@@ -57,7 +59,8 @@ NUMBERS = split_words(
 class StrassenSpec(KernelSpec):
     """Kernel with `blocks` vectors of filters by `width` pixels in registers; a group of filters has twice as many.
 
-    `flat_x`, `flat_y`: the distance from pixel to pixel is the same throughout x, or y and the residual.
+    `flat_x`, `flat_y`: the distance from pixel to pixel is the same throughout x, or y and the residual. `odd_x`,
+    `odd_y`: halves have a vector more than there is.
     """
 
     blocks: int
@@ -66,6 +69,8 @@ class StrassenSpec(KernelSpec):
     flat_y: bool
     residual: bool
     activation: Activation
+    odd_x: bool = False
+    odd_y: bool = False
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -162,13 +167,20 @@ class _Emitter:
             for block in k.range(0, self.half):
                 quarters = []
                 for at in (block, block + self.half):
-                    scale = scales.load(at * lanes, lanes)
+                    scale, offset = scales.load(at * lanes, lanes), self.channels_at(at)
                     for row, factor, mask in zip(rows, factors, masks, strict=True):
-                        value = ((row + at * k.number("x_block")).load(0, lanes) * scale).bits(I32) & mask
+                        value = ((row + offset).load(0, lanes) * scale).bits(I32) & mask
                         quarters.append(value.bits(F32) * factor)
                 place = to + block * pair.count * lanes
                 for index, value in enumerate(input_sums(*quarters)):
                     (place + self.quarter * index).store(value)
+
+    def channels_at(self, block: Value) -> Value:
+        """Offset of a vector of channels in x: of the last one for that which is lacking, whose scale is 0."""
+        k = self.k
+        if self.spec.odd_x:
+            block = k.min_drop_nan(block, k.number("channel_blocks") - 1)
+        return block * k.number("x_block")
 
     def factors_of(
         self, rows: Sequence[Pointer], pixels: Sequence[_Pixel]
@@ -180,7 +192,7 @@ class _Emitter:
         largest = [[k.variable(zero) for _ in range(2)] for _ in rows]
         for block in k.range(0, self.half):
             for half, at in enumerate((block, block + self.half)):
-                offset, scale = at * k.number("x_block"), scales.load(at * lanes, lanes)
+                offset, scale = self.channels_at(at), scales.load(at * lanes, lanes)
                 for row, most in zip(rows, largest, strict=True):
                     size = ((row + offset).load(0, lanes) * scale).bits(I32) & _SIZE
                     most[half].value = k.maximum(most[half].value, size)
@@ -256,16 +268,26 @@ class _Emitter:
                 found = [kept.load(index * self.product + o * lanes, lanes) for index in range(PRODUCTS)]
                 quarters = output_sums(*found)
                 # The odd pixel first: where there is none, it has the even one's place.
-                parts = [
-                    (quarters[number], pair.pixels[number % 2], first + (o + number // 2 * blocks))
-                    for number in (1, 3, 0, 2)
-                ]
-                values = [self.added(*part) for part in parts]
-                places = [
-                    Destination(k.pointer("y") + (pixel.offsets["y"] + block * k.number("y_block")))
-                    for _, pixel, block in parts
-                ]
-                store_activated(k, self.spec.activation, places, values)
+                if not self.spec.odd_y:
+                    self.store(
+                        pair, [(quarters[n], n % 2, first + (o + n // 2 * blocks)) for n in (1, 3, 0, 2)]
+                    )
+                    continue
+                for half in range(2):
+                    block = first + (o + half * blocks)
+                    with k.when(block < k.number("filter_blocks")):
+                        self.store(pair, [(quarters[2 * half + n], n, block) for n in (1, 0)])
+
+    def store(self, pair: _Pair, parts: Sequence[tuple[Value, int, Value]]) -> None:
+        """Store quarters of y, each with the number of its pixel and its block of filters."""
+        k, block_step = self.k, self.k.number("y_block")
+        found = [(value, pair.pixels[number], block) for value, number, block in parts]
+        values = [self.added(*part) for part in found]
+        places = [
+            Destination(k.pointer("y") + (pixel.offsets["y"] + block * block_step))
+            for _, pixel, block in found
+        ]
+        store_activated(k, self.spec.activation, places, values)
 
     def added(self, value: Value, pixel: _Pixel, block: Value) -> Value:
         """The result in a block of filters, before the activation."""

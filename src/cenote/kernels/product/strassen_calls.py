@@ -19,7 +19,7 @@ from cenote.kernels.cost_model import GIGAHERTZ, peak_seconds, weight_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import can_be_added
 from cenote.kernels.product.strassen import PRODUCTS, StrassenSpec
-from cenote.kernels.product.strassen_weights import balanced, packed_weights
+from cenote.kernels.product.strassen_weights import balanced, filled_up, packed_weights
 from cenote.kernels.row_shares import row_shares
 
 _LEAST_BAND = 24  # tiles that share a pass over the weights,
@@ -44,18 +44,26 @@ class PixelTensor(NamedTuple):
 
 
 def filter_blocks(filters: int, target: Target) -> int:
-    """Return the vectors of filters of a tile, two of which make a group; 0 where no number divides the filters."""
-    for each in (4, 3, 2) if target.registers > 16 else (2,):
-        if filters % (2 * each * target.lanes()) == 0:
-            return each
-    return 0
+    """Return the vectors of filters of a tile, two of which make a group: the most of those whose groups need the least
+    filling up."""
+    options = (4, 3, 2) if target.registers > 16 else (2,)
+    return min(options, key=lambda each: -filters % (2 * each * target.lanes()))
 
 
 def suits(weights: Array, target: Target) -> bool:
-    """Whether halves of the channels and of the filters are whole vectors, and sums of the weights are finite."""
+    """Whether channels and filters are whole vectors, and sums of the weights are finite."""
+    return (
+        not any(extent % target.lanes() for extent in weights.shape)
+        and weights.size > 0
+        and can_be_added(weights)
+    )
+
+
+def _filled_up(weights: Array, target: Target) -> tuple[int, int]:
+    """Return the numbers of filters and of channels whose halves are whole groups, and whole vectors."""
     filters, channels = weights.shape
-    fits = channels % (2 * target.lanes()) == 0 and filter_blocks(filters, target) > 0
-    return fits and weights.size > 0 and can_be_added(weights)
+    group, pair = 2 * filter_blocks(filters, target) * target.lanes(), 2 * target.lanes()
+    return -(-filters // group) * group, -(-channels // pair) * pair
 
 
 def strassen_seconds(images: int, pixels: int, weights: Array, target: Target, share: float) -> float:
@@ -66,13 +74,13 @@ def strassen_seconds(images: int, pixels: int, weights: Array, target: Target, s
     256, 1024 and 1024, 256: 1.05 to 1.09; 512, 2048 at 7x7, whose weights come from memory: 1.2; rows 192, 768: 1.06;
     768, 3072: 1.25; 96, 384: 0.9.
     """
-    constants, (filters, channels) = constants_of(target), weights.shape
+    constants, (filters, channels) = constants_of(target), _filled_up(weights, target)
     each, half = images * 2 * -(-pixels // 2), channels / 2
     products = each * PRODUCTS / 4 * filters * channels  # 2 operations in seven eighths
     share *= half / (half + constants.strassen_setup)
     vectors = channels * constants.strassen_transform + filters * constants.strassen_finish
     sums = each * vectors / target.lanes() / (GIGAHERTZ * 1e9)
-    read = weight_seconds(PRODUCTS * weights.size)
+    read = weight_seconds(PRODUCTS * filters * channels)
     estimate: float = maximum(peak_seconds(products, target, share), read) + sums
     return estimate
 
@@ -96,8 +104,12 @@ class StrassenProblem:
         """Yield the one call; none for no images."""
         if not is_size(self.images) and not self.images:
             return
-        lanes, (filters, channels), pixels = target.lanes(), self.weights.shape, math.prod(self.extents)
-        blocks, half = filter_blocks(filters, target), channels // (2 * lanes)
+        lanes, (filters, channels), pixels = (
+            target.lanes(),
+            _filled_up(self.weights, target),
+            math.prod(self.extents),
+        )
+        blocks, half = filter_blocks(len(self.weights), target), channels // (2 * lanes)
         row, pairs = blocks * lanes, -(-pixels // 2)
         cut, groups = tile_widths(pairs, widest(blocks, target.registers)), filters // (2 * row)
         width = max(cut.widths)
@@ -106,15 +118,18 @@ class StrassenProblem:
         band = -(-cut.tiles // bands)
         bands = -(-cut.tiles // band)
         run = self._run(groups, self.images * bands, target)
-        even = balanced(self.weights)
+        even = balanced(filled_up(self.weights, filters, channels))
+        even.channels[self.weights.shape[1] :] = 0
         words: dict[str, Argument] = {"x": x.view, "y": y.view}
         words |= {"residual": None if residual is None else residual.view}
         words |= {
-            "weights": packed_weights(self.weights, row),
+            "weights": packed_weights(self.weights, row, half * lanes),
             "channel_scales": even.channels,
             "filter_scales": even.filters,
-            "bias": self._bias(),
+            "bias": self._bias(filters),
         }
+        there = len(self.weights) // lanes, self.weights.shape[1] // lanes
+        words |= {"filter_blocks": there[0], "channel_blocks": there[1]}
         words |= {"half": half, "chunk": _chunk(half, row, target), "pixels": pixels}
         words |= {"wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow, "band": band, "bands": bands}
         words |= {"groups": groups, "run": run, "runs": -(-groups // run)}
@@ -123,9 +138,11 @@ class StrassenProblem:
             steps = tensor.steps
             words |= {f"{name}_w": steps.pixel, f"{name}_h": steps.row, f"{name}_outer": steps.plane}
             words |= {f"{name}_image": steps.image, f"{name}_block": steps.block}
+        odd = channels > self.weights.shape[1], filters > len(self.weights)
         flat = self._is_flat(x), self._is_flat(y) and (residual is None or self._is_flat(residual))
         specs = tuple(
-            StrassenSpec(blocks, each, *flat, residual is not None, self.activation) for each in cut.widths
+            StrassenSpec(blocks, each, *flat, residual is not None, self.activation, *odd)
+            for each in cut.widths
         )
         executed = self.images * pairs * PRODUCTS * filters * channels // 2
         items = self.images * bands * -(-groups // run)
@@ -152,8 +169,11 @@ class StrassenProblem:
         in_planes = one_row or steps.row == width * steps.pixel
         return in_planes and (one_plane or steps.plane == rows * width * steps.pixel)
 
-    def _bias(self) -> Array:
-        return np.zeros(len(self.weights), np.float32) if self.bias is None else self.bias.reshape(-1)
+    def _bias(self, filters: int) -> Array:
+        bias = np.zeros(filters, np.float32)
+        if self.bias is not None:
+            bias[: self.bias.size] = self.bias.reshape(-1)
+        return bias
 
 
 def _chunk(half: int, row: int, target: Target) -> int:

@@ -49,15 +49,22 @@ def _sizes(weights: Array, axis: int) -> Array:
     return sizes
 
 
-def packed_weights(weights: Array, row: int) -> Packed:
+def filled_up(weights: Array, filters: int, channels: int) -> Array:
+    """Return weights with zeros behind their filters and channels."""
+    missing = (0, filters - weights.shape[0]), (0, channels - weights.shape[1])
+    return np.pad(weights, missing) if any(map(any, missing)) else weights
+
+
+def packed_weights(weights: Array, row: int, half: int) -> Packed:
     """Return the factors that weights (filters, channels), brought to one size, have in the seven products: (group,
-    product, channel, filter), of groups of twice `row` filters. No copy of them is kept until then."""
-    filters, channels = weights.shape
-    groups, half = filters // (2 * row), channels // 2
+    product, channel, filter), of groups of twice `row` filters, and `half` the channels, filled up with zeros. No copy
+    of them is kept until then."""
+    groups = -(-len(weights) // (2 * row))
 
     def source() -> Array:
         """Quarters: (group, quarter, channel, filter), first filters first."""
-        parts = balanced(weights).weights.reshape(groups, 2, row, 2, half).transpose(0, 1, 3, 4, 2)
+        whole = filled_up(weights, groups * 2 * row, 2 * half)
+        parts = balanced(whole).weights.reshape(groups, 2, row, 2, half).transpose(0, 1, 3, 4, 2)
         return np.ascontiguousarray(parts).reshape(groups, 4, half, row)
 
     def make() -> Array:

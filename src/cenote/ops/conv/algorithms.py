@@ -87,7 +87,7 @@ CONSTANT = (
     ConvolutionAlgorithm(
         "strassen",
         strassen.strassen,
-        "1x1 windows of one group, from some 200 channels and filters on, whose halves fill vectors",
+        "1x1 windows of one group, from some 200 channels and filters on, which fill vectors",
         "7/8 c; sums of the channels' halves and of the filters'",
     ),
     ConvolutionAlgorithm(

@@ -21,7 +21,7 @@ from cenote.ops.conv.problem import ConvProblem
 
 
 def strassen(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
-    """Yield the lowering of 1x1 windows of one group, whose channels and filters fill vectors in halves."""
+    """Yield the lowering of 1x1 windows of one group, whose channels and filters fill vectors."""
     shape = problem.shape
     is_pointwise = shape.groups == 1 and set(shape.window) == {1} and not any(map(any, shape.pads))
     if problem.local or not is_pointwise:
