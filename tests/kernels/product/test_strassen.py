@@ -116,7 +116,7 @@ def test_convolutions(strides: tuple[int, int], size: tuple[int, int]) -> None:
     np.testing.assert_allclose(run(op, [*arrays, added]), wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("vectors", [(8, 9), (9, 8), (3, 5), (5, 14), (7, 2), (1, 1)])
+@pytest.mark.parametrize("vectors", [(8, 9), (9, 8), (5, 14), (7, 4), (5, 5), (11, 6)])
 def test_odd_numbers_of_vectors(vectors: tuple[int, int]) -> None:
     """The vector that a half lacks counts as zeros, and is not written."""
     channels, filters = (count * TARGET.lanes() for count in vectors)
@@ -144,8 +144,9 @@ def test_a_pixel_that_is_not_finite_beside_a_lacking_vector(place: int) -> None:
     assert np.isfinite(np.delete(y, 3, 0)).all()
 
 
-def test_channels_that_fill_no_vectors_are_left_to_plain_sums() -> None:
-    for channels, filters in ((TARGET.lanes() * 9 + 1, 128), (128, TARGET.lanes() * 9 - 1)):
+def test_channels_that_fill_no_vectors_and_few_are_left_to_plain_sums() -> None:
+    lanes = TARGET.lanes()
+    for channels, filters in ((lanes * 9 + 1, 128), (128, lanes * 9 - 1), (lanes * 3, 128), (128, lanes * 3)):
         x, w = layer(9, channels, filters)
         assert all(each.name != "strassen" for each in MatMul().lowerings(input_types([x, w], True), TARGET))
 

@@ -22,6 +22,7 @@ from cenote.kernels.product.strassen import PRODUCTS, StrassenSpec
 from cenote.kernels.product.strassen_weights import balanced, filled_up, packed_weights
 from cenote.kernels.row_shares import row_shares
 
+_LEAST_VECTORS = 4  # of channels and of filters
 _LEAST_BAND = 24  # tiles that share a pass over the weights,
 _MOST_SCRATCH = 8 << 20  # but no more than have sums of so many bytes
 
@@ -51,12 +52,10 @@ def filter_blocks(filters: int, target: Target) -> int:
 
 
 def suits(weights: Array, target: Target) -> bool:
-    """Whether channels and filters are whole vectors, and sums of the weights are finite."""
-    return (
-        not any(extent % target.lanes() for extent in weights.shape)
-        and weights.size > 0
-        and can_be_added(weights)
-    )
+    """Whether channels and filters are whole vectors, and some, and sums of the weights are finite."""
+    lanes = target.lanes()
+    fits = not any(extent % lanes or extent < _LEAST_VECTORS * lanes for extent in weights.shape)
+    return fits and can_be_added(weights)
 
 
 def _filled_up(weights: Array, target: Target) -> tuple[int, int]:
