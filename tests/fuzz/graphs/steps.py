@@ -92,8 +92,8 @@ def power(m: Maker) -> None:
         """Whether no float leaves the range of integers, where a conversion may give anything."""
         if is_float(base.dtype) or exponent is None or not is_float(exponent.dtype):
             return True
-        power = np.power(np.abs(base.astype(np.float64)), exponent.astype(np.float64))
-        return bool((power < np.iinfo(base.dtype).max / 2).all())
+        largest = np.abs(base.astype(np.float64)).max(initial=1)
+        return bool(largest ** exponent.astype(np.float64).max(initial=0) < np.iinfo(base.dtype).max / 2)
 
     m.add("Pow", [a, b], SMOOTH, agreed=held)
 
