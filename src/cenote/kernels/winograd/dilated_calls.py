@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, View
+from cenote.kernels.base import View
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.winograd.calls import WinogradTiling
 from cenote.kernels.winograd.kernel import WinogradSpec
@@ -18,8 +18,8 @@ from cenote.kernels.winograd.kernel import WinogradSpec
 class WinogradDilatedTiling(WinogradTiling):
     """Tiling of those maps of a dilated layer that are of one size; `shape` is one of them, its n counts all.
 
-    `apart`: the dilations, down and across. `first`: the row and column where the first map begins; `begins`: the
-    numbers of rows and of columns, from there on, where maps begin.
+    `apart`: the dilations, down and across. `first`: the row and column where the first map begins, and the tensors of
+    the calls; `begins`: the numbers of rows and of columns, from there on, where maps begin.
     """
 
     apart: tuple[int, ...] = (1, 1)
@@ -41,24 +41,6 @@ class WinogradDilatedTiling(WinogradTiling):
         rows, columns = self.begins
         phases = {"columns_apart": self.apart[1], "row_phases": rows, "column_phases": columns}
         return super().numbers(phase) | phases
-
-    def launched(
-        self,
-        specs: Sequence[WinogradSpec],
-        constants: dict[str, Argument],
-        further: dict[str, Argument],
-        x: View,
-        y: View,
-        residual: View | None,
-        v: View | None,
-    ) -> list[Call]:
-        x, y = self._from_first(x), self._from_first(y)
-        residual = None if residual is None else self._from_first(residual)
-        return super().launched(specs, constants, further, x, y, residual, v)
-
-    def _from_first(self, view: View) -> View:
-        row, column = self.first
-        return view.at(row * self.steps(view)["next_row"] + column * self.lanes)
 
 
 def dilated_tilings(

@@ -128,12 +128,27 @@ def can_pool(shape: ConvShape) -> bool:
 @dataclass(frozen=True, eq=False)
 class _Part:
     """Part of a convolution that calls compute: all of it, maps of one size, or a group of channels. `first`: the
-    group's first vector of channels, and of filters."""
+    group's first vector of channels, and of filters; `pixel`: the row and column where the first map begins."""
 
     tiling: WinogradTiling
     weights: Array
     bias: Array | None
     first: tuple[int, int] = (0, 0)
+    pixel: tuple[int, int] = (0, 0)
+
+    def of_x(self, x: View) -> View:
+        """Return x from its first element on."""
+        return self._from(x, self.first[0])
+
+    def of_y(self, y: View) -> View:
+        """Return y, or the residual, from its first element on."""
+        return self._from(y, self.first[1])
+
+    def _from(self, view: View, vector: int) -> View:
+        row, column = self.pixel
+        if not (vector or row or column):
+            return view
+        return view.at(vector * view.strides[1] + row * view.strides[-2] + column * view.strides[-1])
 
 
 def winograd(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
@@ -181,7 +196,9 @@ def _of_dilated(problem: ConvProblem) -> Iterator[Lowering]:
     for tile in dilated_tiles_of(problem.shape):
         tilings = list(dilated_tilings(size, tile, problem.target))
         if any(_that_fit([tile], tilings[0].shape)):
-            yield _in_tiles(problem, [_Part(each, weights, problem.bias) for each in tilings])
+            yield _in_tiles(
+                problem, [_Part(each, weights, problem.bias, pixel=each.first) for each in tilings]
+            )
 
 
 def _of_groups(problem: ConvProblem) -> Iterator[Lowering]:
@@ -235,9 +252,8 @@ def _in_tiles(problem: ConvProblem, parts: Sequence[_Part]) -> Lowering:
         packed: dict[int, Packed] = {}
         for index, part in enumerate(parts):
             u = packed.setdefault(id(part.weights), part.tiling.pack(part.weights))
-            source, to = _from_vector(x, part.first[0]), _from_vector(y, part.first[1])
-            added = None if residual is None else _from_vector(residual, part.first[1])
-            made = part.tiling.calls(u, part.bias, activation, source, to, added, between)
+            added = None if residual is None else part.of_y(residual)
+            made = part.tiling.calls(u, part.bias, activation, part.of_x(x), part.of_y(y), added, between)
             # Two calls have V between them.
             yield from (replace(call, independent=index > 0 and len(made) == 1) for call in made)
 
@@ -255,8 +271,3 @@ def _in_tiles(problem: ConvProblem, parts: Sequence[_Part]) -> Lowering:
         rounding=4,
         by_size=not strided and not dilated and len(parts) == 1,
     )
-
-
-def _from_vector(view: View, first: int) -> View:
-    """Return a blocked tensor from a vector of channels on."""
-    return view.at(first * view.strides[1]) if first else view
