@@ -37,6 +37,7 @@ CONSTANTS: dict[str, Array] = {
     "more": seeded((3 * C, C, 3, 3), 1),
     "more_point": seeded((3 * C, C, 1, 1), 1),
     "infinite": np.full((C, C, 1, 1), np.inf, np.float32),
+    "huge": np.full((C, C, 1, 1), 3e38, np.float32),
     "bias": seeded((C,), 10),
     "scale": seeded((C, 1, 1), 11),
     "number": np.float32(0.7).reshape(()),
@@ -233,6 +234,7 @@ def test_sums_follow_each_other() -> None:
         ((SAME, ("x", "full")), (Conv(pads=around(2), dilations=(2, 2)), ("x", "full"))),
         ((DEPTHWISE, ("x", "each")), (POINT, ("x", "point"))),  # would take more multiplications
         ((SAME, ("x", "full")), (POINT, ("x", "infinite"))),  # infinity reaches more pixels
+        ((POINT, ("x", "huge")), (POINT, ("x", "huge"))),  # no sum of float32
     ],
 )  # fmt: skip
 def test_other_branches_stay(first: tuple[Op, tuple[str, ...]], second: tuple[Op, tuple[str, ...]]) -> None:

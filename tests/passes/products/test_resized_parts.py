@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
+import cenote
 from cenote.core.types import Array, Declared, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
@@ -119,6 +121,25 @@ def test_what_others_read_stays(read: str) -> None:
     }
     graph = graph_of(nodes, ("y", "z"))
     assert convolve_before_resizing(graph) is graph
+
+
+def test_open_channels_are_left() -> None:
+    names = ("a", "c")
+    nodes = [
+        helper.make_node("Resize", ["a", "", "", "sizes"], ["r"], mode="linear", axes=[2, 3]),
+        helper.make_node("Concat", ["r", "c"], ["j"], axis=1),
+        helper.make_node("Conv", ["j", "two"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info(name, 1, [2, f"c{name}", *SIZES[name]]) for name in names]
+    constants = {"two": CONSTANTS["two"], "sizes": np.array(SIZES["c"])}
+    outputs = [helper.make_tensor_value_info("y", 1, None)]
+    kept = [numpy_helper.from_array(x, name) for name, x in constants.items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, kept)
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    x = {name: seeded((2, C, *SIZES[name]), n) for n, name in enumerate(names)}
+    exact = cenote.load(content, threads=1, precision="exact").run(x)["y"]
+    found = cenote.load(content, threads=1).run(x)["y"]
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
 
 
 def test_little_growth_is_left() -> None:

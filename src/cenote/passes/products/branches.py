@@ -67,7 +67,8 @@ def join_branches(graph: Graph) -> Graph:
         root = rewriter.nodes[index]
         if root is None or not isinstance(root.op, Add | Sub) or root.outputs[0] not in sums:
             continue
-        joined = _joined(rewriter, root, sums[root.outputs[0]])
+        with np.errstate(all="ignore"):
+            joined = _joined(rewriter, root, sums[root.outputs[0]])
         if joined is not None:
             rewriter.uses.update(joined.inputs)
             _remove(rewriter, root, sums)
@@ -80,13 +81,15 @@ def _sum_of(rewriter: Rewriter, node: Node, sums: Mapping[str, _Sum]) -> _Sum | 
     if not isinstance(node.op, Conv | BatchNormalization | Add | Sub | Mul | Div) or len(node.outputs) != 1:
         return None
     made = rewriter.type(node.outputs[0])
-    if made.dtype != FLOAT32 or not 3 <= made.rank <= 5:
+    if made.dtype != FLOAT32 or not 3 <= made.rank <= 5 or is_size(made.shape[1]):
         return None
     if isinstance(node.op, Conv):
         is_constant = all(name in rewriter.constants for name in node.inputs[1:] if name)
         return _Sum(node.inputs[0], ((node, 1.0),)) if node.op.is_bare and is_constant else None
     if isinstance(node.op, BatchNormalization):
         return _normalized(rewriter, node, node.op, sums)
+    if not any(name in sums for name in node.inputs):
+        return None  # before shapes are compared, which open ones would part into classes for
     with np.errstate(all="ignore"):
         return _by_constants(rewriter, node, sums) or _added(rewriter, node, sums)
 
@@ -152,12 +155,13 @@ def _joined(rewriter: Rewriter, node: Node, total: _Sum) -> Node | None:
         _add(weights, outer, inner, taps, factors, places)
         if branch is not None and len(branch.inputs) > 2 and branch.inputs[2]:
             bias += rewriter.constants[branch.inputs[2]] * factors
-    if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
+    rounded = weights.astype(np.float32), bias.astype(np.float32)
+    if not all(np.isfinite(each).all() for each in rounded):
         return None
     names = (
         total.x,
-        rewriter.constant(f"{main.inputs[1]}~branches", weights.astype(np.float32)),
-        rewriter.constant(f"{node.outputs[0]}~bias", bias.astype(np.float32)),
+        rewriter.constant(f"{main.inputs[1]}~branches", rounded[0]),
+        rewriter.constant(f"{node.outputs[0]}~bias", rounded[1]),
     )
     return Node(main.op, names, node.outputs, main.label or node.label)
 

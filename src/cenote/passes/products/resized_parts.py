@@ -17,7 +17,7 @@ from collections.abc import Mapping, MutableSet, Sequence
 
 import numpy as np
 
-from cenote.core.sizes import plain
+from cenote.core.sizes import is_size, plain
 from cenote.core.types import FLOAT32, Array, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops.conv.conv import Conv
@@ -75,6 +75,8 @@ def _enlarged(graph: Graph, single: Mapping[str, Node], node: Node) -> dict[str,
     shape = node.op.shape(x, graph.types[node.inputs[1]])
     of_one_tap = {*shape.window, *shape.strides, shape.groups} == {1} and not any(map(any, shape.pads))
     if not of_one_tap or not 1 < len(joined.inputs) == len(set(joined.inputs)):
+        return {}
+    if any(is_size(graph.types[name].shape[1]) for name in joined.inputs):
         return {}
     resizes = {name: single[name] for name in joined.inputs if name in single}
     return {name: each for name, each in resizes.items() if _is_worth_it(graph, each, shape.filters)}
