@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,9 +42,16 @@ CONFIGURATIONS: Mapping[str, Mapping[str, object]] = {
 }  # fmt: skip
 
 
-def without_native_code() -> torch.library.Library:
+def without_native_code() -> torch.library.Library | None:
     """Let torchvision be imported beside a build of torch that its native operators were not made for: none is used.
-    They are defined as long as what is returned lives."""
+    They are defined as long as what is returned lives; where torchvision's own load, there is nothing to define."""
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError:  # "operator torchvision::nms does not exist"
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+    else:
+        return None
     library = torch.library.Library("torchvision", "FRAGMENT")
     for definition in _DEFINED_IN_NATIVE_CODE:
         library.define(definition)

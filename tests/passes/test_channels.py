@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cenote.core.trace import Trace
 from cenote.core.types import Declared, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
@@ -124,3 +125,28 @@ def test_constant_selections_are_gathers_of_channels(op: Op, constants: tuple[li
 )
 def test_other_selections_stay(op: Op, constants: tuple[list[int], ...]) -> None:
     assert selection(op, *constants) == ([op.name], True)
+
+
+def test_an_open_axis_in_place_of_channels_is_not_asked_for() -> None:
+    """Tokens have no channels at axis 1: a class token before so many patches, parts of them, and flipped halves."""
+    trace = Trace()
+    open_tokens = TensorType.of(np.float32, (2, trace.dimension(37), 24))
+    constants = {
+        "begin": np.array([1]),
+        "end": np.array([2**31]),
+        "axis": np.array([1]),
+        "class": np.zeros((2, 1, 24), np.float32),
+        "first": np.array([0]),
+    }
+    nodes = (
+        Node(Relu(), ("x",), ("a",)),
+        Node(Concat(axis=1), ("class", "a"), ("tokens",)),
+        Node(Slice(), ("tokens", "begin", "end", "axis"), ("patches",)),
+        Node(Concat(axis=1), ("patches", "tokens", "patches"), ("thrice",)),
+        Node(Gather(axis=1), ("thrice", "first"), ("y",)),
+    )
+    inputs = (Declared("x", np.dtype(np.float32), (2, None, 24)),)
+    graph = specialize(Graph(inputs, ("thrice", "y"), nodes, constants), {"x": open_tokens}).graph
+    before = len(trace.guards)
+    assert compose_channels(graph, 8) is graph
+    assert len(trace.guards) == before

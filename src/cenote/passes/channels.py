@@ -80,7 +80,9 @@ class _Movements:
         if name in self.graph.constants or name not in self.graph.types:
             return False
         type = self.graph.types[name]
-        followed = type.rank in (3, 4, 5) and type.shape[1] <= _WIDEST
+        if type.rank not in (3, 4, 5) or is_size(type.shape[1]):
+            return False  # an open extent cannot be traced one by one; asking for it would fix it
+        followed = type.shape[1] <= _WIDEST
         return followed and type.dtype.itemsize == 4 and type.size > 0
 
     def _visit(self, node: Node) -> None:
