@@ -170,12 +170,24 @@ WINOGRAD = [
     Case(1, 64, 7, 72, 3, 1, 2, x=np.int8, x_zero=127, y=np.int8),
     Case(2, 48, 64, 64, 3, 1, 1),
 ]
+# Two apart: maps of odd and even sizes, so that the last window ends in the map or past it.
+STRIDED = [
+    Case(1, 32, 16, 32, 3, 2, 1),
+    Case(2, 20, 17, 36, 3, 2, 1, x_zero=3),
+    Case(1, 24, 11, 16, 3, 2, 1, width=47, x=np.int8, x_zero=-3, y=np.int8, y_zero=-128),
+    Case(3, 17, 20, 40, 3, 2, 0, width=13, w=np.uint8, w_zero=128),
+    Case(1, 16, 8, 560, 3, 2, 1, width=14, x_zero=255, bounds=(13, 200)),
+    Case(1, 64, 11, 72, 3, 2, 2, x=np.int8, x_zero=127, y=np.int8),
+    Case(1, 160, 14, 64, 3, 2, 1, extreme=True),
+    Case(2, 48, 66, 64, 3, 2, 1),
+]
 
 
 @named
-@pytest.mark.parametrize("case", WINOGRAD, ids=str)
+@pytest.mark.parametrize("case", [*WINOGRAD, *STRIDED], ids=str)
 def test_winograd_convolutions_of_bytes_have_every_bit(case: Case, target: Target) -> None:
-    assert {"quantized_winograd_f4", "quantized_winograd_f2"} <= {*check(case, target)}
+    apart = "_strided" if case in STRIDED else ""
+    assert {f"quantized_winograd_f{side}{apart}" for side in (4, 2)} <= {*check(case, target)}
 
 
 @named

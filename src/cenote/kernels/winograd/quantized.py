@@ -8,7 +8,7 @@
 B, A and s G have whole numbers. Whatever wraps around on the way, the last line holds modulo 2^32. F(4x4, 3x3) has
 scale 24, and 576 is 9 * 64: the inverse of 9 modulo 2^32 leaves 64 y, which is shifted. So y is exact where |y| < 2^25
 (`most_exact`), as 1036 products of 255 and 127 are. Filters of 4608 weights (512 channels) whose largest is 127 stay
-below half of it where weights are spread as trained ones are.
+below half of it where weights are spread as trained ones are. Windows that move by two have scale 6, and y < 2^29.
 
 The structure is that of `kernel.py`, with two blocks of x's channels at a time: a word of V, 32 bits as float32's, has
 two channels. Elements of U are zeros where there is no channel, so what V has there does not matter.
@@ -50,11 +50,11 @@ class WinogradQuantizedSpec(WinogradSpec):
 
     @property
     def vertical(self) -> Filtering:
-        return whole_filtering(self.mv, self.rv)
+        return whole_filtering(self.mv, self.rv, self.strides[0])
 
     @property
     def horizontal(self) -> Filtering:
-        return whole_filtering(self.mh, self.rh)
+        return whole_filtering(self.mh, self.rh, self.strides[1])
 
     @property
     def words(self) -> tuple[Parameter, ...]:

@@ -117,6 +117,11 @@ class StridedFiltering(Filtering):
         """F(m, 2) of the outer taps, on inputs of even places."""
         return Filtering(self.m, 2, self.points, self.others)
 
+    @property
+    def middle(self) -> Fraction:
+        """Factor of the middle tap."""
+        return Fraction(1)
+
     def weight_row(self, product: Number) -> Number:
         half = product // 2
         return half + (product - half * 2) * (half * -1 + (self.m + 1))
@@ -129,7 +134,7 @@ class StridedFiltering(Filtering):
 
     @cached_property
     def weight_matrix(self) -> Matrix:
-        middle = Fraction(0), Fraction(1), Fraction(0)
+        middle = Fraction(0), self.middle, Fraction(0)
         return (*((first, Fraction(0), last) for first, last in self.outer.weight_matrix), middle)
 
     @cached_property
@@ -167,11 +172,33 @@ class WholeFiltering(Filtering):
         return Filtering(self.m, self.r, self.points, self.others)
 
 
+@dataclass(frozen=True)
+class WholeStridedFiltering(StridedFiltering):
+    """Minimal filtering of windows that move by two, in whole numbers: F(4x4, 3x3) makes 9180 of bytes at most."""
+
+    scale: int = 1
+
+    @property
+    def outer(self) -> WholeFiltering:
+        return WholeFiltering(self.m, 2, self.points, self.others, self.scale)
+
+    @property
+    def middle(self) -> Fraction:
+        return Fraction(self.scale)
+
+
+Whole = WholeFiltering | WholeStridedFiltering
+
+
 @cache
-def whole_filtering(m: int, r: int) -> WholeFiltering:
-    """Return F(m, r) in whole numbers, m + r at most 7: on the points 0, 1, -1, 2, -2."""
+def whole_filtering(m: int, r: int, stride: int = 1) -> Whole:
+    """Return F(m, r) in whole numbers, m + r at most 7: on the points 0, 1, -1, 2, -2. Windows that move by two have
+    three taps."""
+    if stride == 2:
+        outer = whole_filtering(m, 2)
+        return WholeStridedFiltering(m, r, outer.points, scale=outer.scale)
     exact = Filtering(m, r, tuple(map(Fraction, (0, 1, -1, 2, -2)[: m + r - 2])))
-    scale = math.lcm(*(c.denominator for row in exact.weight_matrix for c in row))
+    scale = math.lcm(2, *(c.denominator for row in exact.weight_matrix for c in row))
     return WholeFiltering(m, r, exact.points, scale=scale)
 
 

@@ -35,7 +35,7 @@ from cenote.kernels.quantized.window_rows import suits as suits_window_rows
 from cenote.kernels.winograd.quantized_calls import INT32, WinogradQuantizedTiling
 from cenote.ops.base import Lowering
 from cenote.ops.conv.direct import efficiency
-from cenote.ops.conv.winograd import tiles_of
+from cenote.ops.conv.winograd import strided_tiles_of, tiles_of
 
 _WHOLE_TILES = (4, 2)  # results along the side of a tile whose transforms fit 16 bits
 _MOST_JOINED = 4  # times as many products, at most, as groups joined by zeros may cost
@@ -289,10 +289,11 @@ def _wide(problem: QuantizedConvolution, bytes_: QuantizedProblem, seconds: floa
 
 
 def _winograd(problem: QuantizedConvolution) -> Iterator[Lowering]:
-    """Yield the lowerings of 3x3 windows one apart in tiles of 4x4 and of 2x2 results, on maps at least as large,
-    where the weights are too small for sums that would not be exact."""
+    """Yield the lowerings of 3x3 windows one or two apart in tiles of 4x4 and of 2x2 results, on maps at least as
+    large, where the weights are too small for sums that would not be exact."""
     shape, target = problem.shape, problem.target
-    if shape.window != (3, 3) or not tiles_of(shape) or not problem.fits_bytes:
+    tiles = tiles_of(shape) or strided_tiles_of(shape)
+    if shape.window != (3, 3) or not tiles or not problem.fits_bytes:
         return
     x, weights = present(problem.inputs[0]), problem.centred[:, :, 0].astype(np.int8)
     # The kernel's bytes are larger than s8 numbers by 128.
@@ -304,7 +305,7 @@ def _winograd(problem: QuantizedConvolution) -> Iterator[Lowering]:
             continue
         room = tiling.temporary_elements
         yield from problem.lowerings(
-            f"quantized_winograd_f{side}",
+            f"quantized_winograd_f{side}" + "_strided" * (shape.strides[0] > 1),
             target.lanes(),
             tiling.seconds(),
             lambda x, y, added, between=None, tiling=tiling: tiling.quantized_calls(
