@@ -99,7 +99,7 @@ class Terms:
         steps = [self.a.over(batch), self.b.over(batch), shared, self.y.over(batch)]
         axes = joined_axes(batch, steps)
         a_row, y_row = self.a.steps[-2], self.y.steps[-2]
-        r_row = 0 if r is None or r.shape[-2] == 1 else r.steps[-2]
+        r_row = 0 if r is None or is_broadcast(r.shape[-2], m) else r.steps[-2]
         while axes and _is_zero(axes[-1][1][1]):
             extent, (a_step, _, r_step, y_step) = axes[-1]
             one = not is_size(m) and m == 1

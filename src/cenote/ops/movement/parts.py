@@ -74,11 +74,7 @@ class Concat(Op):
 
         yield Lowering("copies", (PLAIN,) * len(types), (PLAIN,), bind, seconds)
         lanes = block_lanes(output.dtype, target)
-        if (
-            3 <= output.rank <= 5
-            and lanes
-            and (axis != 1 or all(x.shape[1] % lanes == 0 for x in types[:-1]))
-        ):
+        if 3 <= output.rank <= 5 and lanes and (axis != 1 or _are_blocks(types[:-1], lanes)):
             blocked = Layout(lanes)
             yield Lowering("copies_blocked", (blocked,) * len(types), (blocked,), bind, seconds)
 
@@ -88,7 +84,7 @@ class Concat(Op):
         if any(not x.size for x in types):
             return
         axis, lanes = self.axis % rank, target.lanes()
-        aligned = axis == 1 and all(x.shape[1] % lanes == 0 for x in types[:-1])
+        aligned = axis == 1 and _are_blocks(types[:-1], lanes)
         if aligned and rank in (3, 4, 5) and _shares_blocks(first.dtype, target):
             yield Lowering.shared(Alias.JOINED, (Layout(lanes),) * len(types), (Layout(lanes),))
         if always_equal(math.prod(first.shape[:axis]), 1):
@@ -120,6 +116,11 @@ class Concat(Op):
             yield Sample(
                 cls(1), (seeded((2, 9, 3), 1, np.dtype(dtype)), seeded((2, 2, 3), 2, np.dtype(dtype)))
             )
+
+
+def _are_blocks(parts: Sequence[TensorType], lanes: int) -> bool:
+    """Whether the channels of these fill blocks. An open extent in their place is not asked."""
+    return all(always_equal(part.shape[1] % lanes, 0) for part in parts)
 
 
 def _shares_blocks(dtype: np.dtype[Any], target: Target) -> bool:
@@ -184,7 +185,7 @@ class Split(Op):
         if not x.size:
             return
         axis, absent, lanes = self.axis % x.rank, (None,) * (len(inputs) - 1), target.lanes()
-        aligned = axis == 1 and all(part.shape[1] % lanes == 0 for part in parts[:-1])
+        aligned = axis == 1 and _are_blocks(parts[:-1], lanes)
         if aligned and x.rank in (3, 4, 5) and _shares_blocks(x.dtype, target):
             yield Lowering.shared(Alias.PARTS, (Layout(lanes), *absent), (Layout(lanes),) * len(parts))
         if always_equal(math.prod(x.shape[:axis]), 1):

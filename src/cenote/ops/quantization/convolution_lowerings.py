@@ -312,7 +312,7 @@ def _winograd(problem: QuantizedConvolution) -> Iterator[Lowering]:
                 bytes_, x, y, added, between
             ),
             temporaries=(TensorType(INT32, (room,)),) if room else (),
-            by_size=True,
+            by_size=shape.strides[0] == 1,
         )
 
 

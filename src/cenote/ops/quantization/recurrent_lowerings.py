@@ -93,7 +93,7 @@ class _Layer(RecurrentLayer):
         kinds = [self.positions, TensorType.known(w), TensorType(_UINT8, ()), TensorType.known(zero)]
         kinds.append(TensorType(FLOAT32, (self.columns,)))
         offered = product_lowerings(ByteProduct(0, 1, 2, 3, scales=4), kinds, 5, self.target)
-        return min(offered, key=lambda each: each.seconds)
+        return min(offered, key=lambda each: plain(each.seconds))
 
     @property
     def own(self) -> tuple[TensorType, ...]:

@@ -25,6 +25,7 @@ from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.linear.stored_linear import StoredLinear
 from cenote.ops.quantization.quantize import DequantizeLinear, spread_scale
+from cenote.passes.declined import estimated
 from cenote.passes.fuse import Rewriter
 
 _ORDINARY = (1e-30, 1e30)  # scales whose products with weights are neither denormal nor infinite
@@ -80,11 +81,9 @@ def _replace(rewriter: Rewriter, node: Node, stored: StoredWeights, target: Targ
     made = StoredLinear(stored.block, op.activation)
     types = [x, TensorType.known(stored.weights)]
     types += [] if stored.scales is None else [TensorType.known(stored.scales)]
-    own = min((each.seconds for each in made.lowerings(types, target)), default=math.inf)
     known = TensorType.known(np.broadcast_to(np.float32(0), rewriter.type(node.inputs[1]).shape))
-    plain = replace(op, activation=made.activation)
-    other = min((each.seconds for each in plain.lowerings([x, known], target)), default=math.inf)
-    if own > other:
+    floats = replace(op, activation=made.activation)
+    if estimated(made, types, target) > estimated(floats, [x, known], target):
         return
     stem = node.outputs[0]
     names = [node.inputs[0], rewriter.constant(f"{stem}.stored", stored.weights)]

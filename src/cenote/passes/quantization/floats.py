@@ -22,7 +22,7 @@ from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.quantization.quantize import DequantizeLinear
 from cenote.ops.quantization.quantized_linear import ConvIntegerToFloat
 from cenote.ops.quantization.quantized_products import MatMulIntegerToFloat
-from cenote.passes.declined import Declined
+from cenote.passes.declined import Declined, estimated
 from cenote.passes.fuse import Rewriter
 from cenote.passes.quantization.scales import are_ordinary
 from cenote.passes.quantization.sums import (
@@ -77,7 +77,7 @@ def _sum(rewriter: Rewriter, node: Node, target: Target) -> None:
     inputs = (found.x[0], found.w[0], scale, found.x[2], found.w[2], bias)
     op = ConvIntegerToFloat(node.op) if isinstance(node.op, Conv) else MatMulIntegerToFloat()
     types = [rewriter.type(name) if name else None for name in inputs]
-    own = [each.seconds for each in op.lowerings(types, target)]
+    own = estimated(op, types, target)
     # Floats are made of the bytes of x: five bytes read and written for each.
     read = [
         rewriter.type(node.inputs[0]),

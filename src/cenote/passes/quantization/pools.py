@@ -27,6 +27,7 @@ from cenote.ops.pool.whole_map import GlobalAveragePool
 from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
 from cenote.ops.quantization.quantized_linear import QLinearConv
 from cenote.ops.quantization.quantized_pools import QLinearGlobalAveragePool
+from cenote.passes.declined import estimated
 from cenote.passes.fuse import Rewriter
 from cenote.passes.quantization.scales import scale_and_zero_point
 
@@ -89,11 +90,9 @@ def _merge(
     """Put an operator of bytes in place of a pool and its quantisation, if it is estimated to take no longer."""
     x, y = rewriter.type(first.inputs[0]), rewriter.type(last.outputs[0])
     types = [x, *map(TensorType.known, values.values())]
-    own = min((each.seconds for each in op.lowerings(types, target)), default=math.inf)
-    floats = pool.op.lowerings([rewriter.type(pool.inputs[0])], target)
-    other = min((each.seconds for each in floats), default=math.inf)
+    other = estimated(pool.op, [rewriter.type(pool.inputs[0])], target)
     # Floats are made of the bytes of x, and bytes of those of y: two steps more, five bytes read and written for each.
-    if plain(own) > plain(other + 2 * LAUNCH + moved_seconds(5 * (x.size + y.size))):
+    if estimated(op, types, target) > other + 2 * LAUNCH + plain(moved_seconds(5 * (x.size + y.size))):
         return
     names = [rewriter.constant(f"{last.outputs[0]}.{name}", value) for name, value in values.items()]
     rewriter.merge(pool, last, op, (first.inputs[0], *names))

@@ -11,6 +11,8 @@ The bits are those of the operators one after another. Of two convolutions the l
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from cenote.core.sizes import plain
@@ -21,6 +23,7 @@ from cenote.ops.elementwise.binary import Add
 from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
 from cenote.ops.quantization.quantized_linear import QLinearConv
 from cenote.ops.quantization.quantized_residual import QLinearConvAdd
+from cenote.passes.declined import estimated
 from cenote.passes.fuse import Rewriter
 from cenote.passes.quantization.scales import scale_and_zero_point
 from cenote.passes.quantization.sums import bounded_source, dequantized
@@ -104,11 +107,9 @@ def _is_quicker(
 ) -> bool:
     """Whether the addition in the convolution is estimated to take no longer than a pass of its own."""
     types = [rewriter.type(name) if name else None for name in inputs]
-    own = [each.seconds for each in op.lowerings(types, target)]
-    apart = [
-        each.seconds for each in conv.op.lowerings([rewriter.type(name) for name in conv.inputs], target)
-    ]
-    if not own or not apart:
+    apart = estimated(conv.op, [rewriter.type(name) for name in conv.inputs], target)
+    if math.isinf(apart):
         return False
     # Two tensors of bytes are read and one is written by a pass.
-    return plain(min(own)) <= plain(min(apart) + moved_seconds(3 * rewriter.type(conv.outputs[0]).size))
+    moved = plain(moved_seconds(3 * rewriter.type(conv.outputs[0]).size))
+    return estimated(op, types, target) <= apart + moved

@@ -12,7 +12,6 @@ Gemm and MatMul become qlinear_matmul likewise. Constants that are dequantised s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -37,7 +36,7 @@ from cenote.ops.quantization.quantize import DequantizeLinear, QuantizeLinear
 from cenote.ops.quantization.quantized_linear import INT32, QLinearConv
 from cenote.ops.quantization.quantized_products import QLinearMatMul
 from cenote.ops.quantization.quantized_transposed import QLinearConvTranspose
-from cenote.passes.declined import Declined, slower
+from cenote.passes.declined import Declined, estimated, slower
 from cenote.passes.fuse import Rewriter
 from cenote.passes.quantization.scales import BYTES, scale_and_zero_point, zero_point
 
@@ -340,24 +339,22 @@ def _require_quicker(
     target: Target,
 ) -> None:
     """Raise Declined unless the operator of bytes is estimated to take no longer than that of floats."""
-    own = [each.seconds for each in quantized.lowerings([rewriter.type(name) for name in inputs], target)]
+    own = estimated(quantized, [rewriter.type(name) for name in inputs], target)
     x, y = rewriter.type(node.inputs[0]), rewriter.type(node.outputs[0])
     other = seconds_of_floats(rewriter, node, target)
     # Floats are made of the bytes of x, and bytes of those of y: five bytes read and written for each.
-    # Whether it is so at all sizes is not asked: it would cost a plan, and both are right.
     require_quicker(own, other + moved_seconds(5 * (x.size + y.size)))
 
 
-def require_quicker(own: Sequence[float], floats: float) -> None:
-    """Raise Declined unless there is a way on bytes that is estimated to take no longer than floats."""
-    if not own:
+def require_quicker(own: float, floats: float) -> None:
+    """Raise Declined unless there is a way on bytes (not infinity) that is estimated to take no longer than floats."""
+    if math.isinf(own):
         raise Declined("no kernel of bytes has its window, groups, strides or sizes")
-    if plain(min(own)) > plain(floats):
-        raise Declined(slower(min(own), floats, "on bytes"))
+    if own > plain(floats):
+        raise Declined(slower(own, plain(floats), "on bytes"))
 
 
 def seconds_of_floats(rewriter: Rewriter, node: Node, target: Target) -> float:
-    """Return the estimate for a convolution or product of floats by constant weights."""
+    """Return the estimate for a convolution or product of floats by constant weights, at the sizes at hand."""
     weights = TensorType.known(np.broadcast_to(np.float32(0), rewriter.type(node.inputs[1]).shape))
-    floats = node.op.lowerings([rewriter.type(node.inputs[0]), weights], target)
-    return min((each.seconds for each in floats), default=math.inf)
+    return estimated(node.op, [rewriter.type(node.inputs[0]), weights], target)
