@@ -167,7 +167,7 @@ class Quantized(BesidePeer):
             apart, stray = share[name], 0.0
             # Denormal numbers; sums of the largest numbers alone, whose means are ties; by a scale near zero, what is
             # nearly 0 comes out anywhere.
-            if m.odd and share[name]:
+            if m.odd and steps[name]:
                 apart, stray = 1.0, SELDOM
             wanted = np.asarray(theirs[f"{name}.made"])
             wrong = unlike(found[name], wanted, apart if steps[name] <= 1 else None, stray)

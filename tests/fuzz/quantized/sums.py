@@ -67,7 +67,7 @@ def window(m: Maker, x: tuple[int, ...]) -> tuple[dict[str, Any], tuple[int, ...
 
 def groups(m: Maker, channels: int) -> tuple[int, int]:
     """Groups, and filters."""
-    fits = [each for each in (1, 1, 1, 2, 3, 4, channels, channels) if channels % each == 0]
+    fits = [each for each in (1, 1, 1, 2, 3, 4, channels, channels) if each and channels % each == 0]
     count = m.rng.choice(fits)
     return count, count * m.rng.choice((1, 1, 2, 3) if count > 2 else (1, 3, 8, 16, 17, 33))
 
