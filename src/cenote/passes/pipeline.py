@@ -38,6 +38,7 @@ from cenote.passes.precision.widen import widen
 from cenote.passes.products.branches import join_branches
 from cenote.passes.products.column_scales import scale_columns
 from cenote.passes.products.fuse_products import add_to_products, fuse_products, scale_integer_sums
+from cenote.passes.products.repeated_maps import convolve_repeated
 from cenote.passes.products.resized_parts import convolve_before_resizing
 from cenote.passes.products.stored_weights import narrow_weights, store_weights
 from cenote.passes.quantization.digits import sum_digits
@@ -64,6 +65,8 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
     and long chains of additions, and takes averages, sums and norms in float64, `weights` is the stored weights' type,
     `rewrites` are the requested ones of `core.options.Rewrite`, `extensions` name those of users."""
     exact, rewrites, weights = options.exact, options.rewrites, options.stored_weights
+    narrows_nothing = not exact and options.precision != "bfloat16" and weights == "float32"
+    plainly = narrows_nothing and options.precision == "fast"  # transposed convolutions have no other kernels
     return (
         remove_identities,
         *rewrites_of(options),  # of the model's own operators
@@ -94,8 +97,9 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         lambda graph: recognize_attention(graph, target),
         add_to_products,
         # A channel's own weight is near one, those beside it far smaller: too wide a range for narrower types.
-        *(() if exact or options.precision == "bfloat16" or weights != "float32" else (join_branches,)),
+        *((join_branches,) if narrows_nothing else ()),
         convolve_before_resizing,
+        *((lambda graph: convolve_repeated(graph, target),) if plainly else ()),
         fuse,
         fuse_gates,
         multiply_points,  # with their activations

@@ -105,5 +105,5 @@ def test_every_run_has_as_many_sums_as_hide_the_latency() -> None:
 
 def test_a_spec_has_no_field_of_a_size() -> None:
     fields = {field.name for field in dataclasses.fields(WinogradSpec)}
-    others = {"blocks", "ragged", "residual", "activation", "pool", "strides", "dilated"}
+    others = {"blocks", "ragged", "residual", "activation", "pool", "strides", "dilated", "spread"}
     assert fields == {"phase", "mv", "rv", "mh", "rh", *others}

@@ -11,7 +11,7 @@ from cenote.core.target import Target
 from cenote.kernels.base import View
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.winograd.calls import WinogradTiling
-from cenote.kernels.winograd.kernel import WinogradSpec
+from cenote.kernels.winograd.kernel import APART, WinogradSpec
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class WinogradDilatedTiling(WinogradTiling):
 
     def numbers(self, phase: str) -> dict[str, int]:
         rows, columns = self.begins
-        phases = {"columns_apart": self.apart[1], "row_phases": rows, "column_phases": columns}
+        phases = {APART: self.apart[1], "row_phases": rows, "column_phases": columns}
         return super().numbers(phase) | phases
 
 

@@ -54,9 +54,10 @@ WORDS = (
     *float_pointers(("x", "u", "bias", "residual", "y", "v"), ("residual", "y")),
     *numbers_named(NUMBERS),
 )
+APART = "columns_apart"  # dilation along rows, or the step from column to column of a spread y
 PHASE_NUMBERS = split_words(
-    # Dilation along rows; sets of every d-th row and column that are maps of their own; steps from row to next row.
-    "columns_apart row_phases column_phases x_next_row y_next_row r_next_row",
+    # Sets of every d-th row and column that are maps of their own; steps from row to next row.
+    "row_phases column_phases x_next_row y_next_row r_next_row",
 )
 TABLE = 3  # words per tile: offset in x, offset in y, offset in r
 KINDS = 4  # of tiles, in their order: last in their row, inner ones, last in their column, both
@@ -67,7 +68,7 @@ class WinogradSpec(KernelSpec):
     """Kernel of F(mv, rv) down and F(mh, rh) across; `blocks` filter vectors in registers, by as many tiles as fit.
 
     The words `last_v`, `last_h` are the outputs of the last tile of a column, of a row, if fewer; else 0. `dilated`: a
-    map is every d-th row and column of an image, which has several.
+    map is every d-th row and column of an image, which has several. `spread`: y is, but x is not.
     """
 
     phase: str
@@ -82,6 +83,7 @@ class WinogradSpec(KernelSpec):
     pool: bool = False
     strides: tuple[int, int] = (1, 1)
     dilated: bool = False
+    spread: bool = False
 
     @property
     def step(self) -> int:
@@ -103,7 +105,8 @@ class WinogradSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        return (*WORDS, *numbers_named(PHASE_NUMBERS if self.dilated else ()))
+        apart = (APART,) if self.dilated or self.spread else ()
+        return (*WORDS, *numbers_named((*apart, *(PHASE_NUMBERS if self.dilated else ()))))
 
     def emit(self, target: Target) -> Kernel:
         kernel = self.kernel(target)
@@ -119,8 +122,9 @@ class WinogradEmitter:
 
     def __init__(self, spec: WinogradSpec, k: Kernel, target: Target) -> None:
         self.spec, self.k, self.lanes = spec, k, target.lanes()
-        # From element to element of a row.
-        self.pitch: Value | int = k.number("columns_apart") * self.lanes if spec.dilated else self.lanes
+        # From element to element of a row: of x, and of y and the residual.
+        apart: Value | int = k.number(APART) * self.lanes if spec.dilated or spec.spread else self.lanes
+        self.x_pitch, self.pitch = self.lanes if spec.spread else apart, apart
         self.table = k.scratch.cast(I64)
         self.temporary = (k.scratch + k.number("table_bytes")).cast(self.word)
         after = k.scratch + (k.number("table_bytes") + k.number("temporary_bytes"))
@@ -213,7 +217,8 @@ class WinogradEmitter:
                 inputs = [place * stride for place, stride in zip((top, left), spec.strides, strict=True)]
                 for offset, side in enumerate("xyr"):
                     row, column = inputs if side == "x" else (top // spec.step, left // spec.step)
-                    place = self.map_at(n, side) + row * k.number(f"{side}_h") + column * self.pitch
+                    pitch = self.x_pitch if side == "x" else self.pitch
+                    place = self.map_at(n, side) + row * k.number(f"{side}_h") + column * pitch
                     self.table.store(place, index * TABLE + offset)
 
     def map_at(self, index: Value, side: str) -> Value:
@@ -296,11 +301,11 @@ class WinogradEmitter:
 
         if full_v.is_trivial:
             for f in self.lengths(across, full_h):
-                along(f, [self.loaded(x + self.pitch * j) for j in range(f.a)], to)
+                along(f, [self.loaded(x + self.x_pitch * j) for j in range(f.a)], to)
             return
         for f in self.lengths(down, full_v):
             for j in k.range(0, columns):
-                column = x + j * self.pitch
+                column = x + j * self.x_pitch
                 values = apply_input(k, f, [self.loaded(column + self.x_rows[i]) for i in range(f.a)])
                 self.store_column(j, [self.as_words(value) for value in values])
         for f in self.lengths(across, full_h):

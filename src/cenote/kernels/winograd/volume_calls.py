@@ -13,7 +13,7 @@ from cenote.kernels.base import Packed, View
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.tables import planes_per_block, tiles_per_plane
 from cenote.kernels.winograd.calls import SKEW, WinogradTiling
-from cenote.kernels.winograd.kernel import WinogradSpec
+from cenote.kernels.winograd.kernel import APART, WinogradSpec
 from cenote.kernels.winograd.products import widths
 from cenote.kernels.winograd.volume import WinogradVolumeSpec
 
@@ -168,7 +168,7 @@ class WinogradVolumeTiling(WinogradTiling):
         return (
             super().numbers(phase)
             | phases
-            | ({"columns_apart": self.apart[2]} if phases else {})
+            | ({APART: self.apart[2]} if phases else {})
             | {
                 "tiles": self.map_tiles,
                 "taps": self.taps,

@@ -137,7 +137,8 @@ class ConvTranspose(Fusible):
         if x.dtype != np.float32:
             return
         fused = Epilogue(None if bias is None else 2, None, self.activation, exact=self.exact)
-        yield from transposed_lowerings(ConvProblem(self.shape(x, w), fused, inputs, target))
+        problem = ConvProblem(self.shape(x, w), fused, inputs, target, local=self.exact)
+        yield from transposed_lowerings(problem)
 
     def operations(self, outputs: Types, x: TensorType, w: TensorType, bias: TensorType | None) -> int:
         extra = sum((bias is not None, not self.activation.is_identity))
@@ -213,6 +214,7 @@ def _samples() -> Iterator[Sample]:
     yield _sample(
         "4x4 stride 2", ConvTranspose((2, 2), one, activation=Activation("relu")), (2, 20, 6, 5), 13, (4, 4)
     )
+    yield _sample("4x4 stride 2, vectors", ConvTranspose((2, 2), one), (1, 16, 6, 7), 24, (4, 4))
     yield _sample(
         "3x3, output padding", ConvTranspose((2, 2), one, output_padding=(1, 1)), (1, 8, 5, 6), 8, (3, 3)
     )

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import reduce
 
 from cenote.core.conv_geometry import ConvShape
-from cenote.core.sizes import maximum
+from cenote.core.sizes import maximum, plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Layout, TensorType
 from cenote.kernels.base import present
 from cenote.kernels.conv.depthwise import suits
 from cenote.kernels.conv.groups_apart import inputs_apart, outputs_apart
-from cenote.kernels.conv.transposed import apart_transpose_calls, transpose_calls, transpose_halo
+from cenote.kernels.conv.transposed import (
+    apart_transpose_calls,
+    phase_shapes,
+    transpose_calls,
+    transpose_halo,
+)
 from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds
+from cenote.kernels.winograd.spread_calls import WinogradSpreadTiling, spread_calls
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem, is_near
+from cenote.ops.conv.winograd import flat_shape, tiles_of
 
 MOST_PHASES = 256  # calls of a transposed convolution: one per output phase, the product of the strides
 
@@ -63,6 +71,34 @@ def apart(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
         y=PLAIN if outside else None,
         temporaries=temporaries,
     )
+
+
+def winograd(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
+    """Yield the lowerings by Winograd's algorithm where all phases have the same window, on maps at least as large as
+    a tile."""
+    shape, activation, bias = problem.shape, problem.fused.activation, problem.bias
+    if not _serves(problem) or problem.local or not problem.can_transform or shape.rank > 2:
+        return
+    deep, weights = shape.deep(), present(problem.weights)
+    pieces = [flat_shape(piece) for _, piece in phase_shapes(deep)]
+    if len({piece.window for piece in pieces}) > 1:
+        return
+    for tall, wide in tiles_of(pieces[0]):
+        if any(plain(piece.out[0]) < tall or plain(piece.out[1]) < wide for piece in pieces):
+            continue
+        apart = shape.strides[-1]
+        tilings = [WinogradSpreadTiling(piece, tall, wide, target, apart=apart) for piece in pieces]
+        room = reduce(maximum, (each.temporary_elements for each in tilings))
+        yield problem.lowering(
+            f"phases_winograd_f{max(tall, wide)}",
+            Layout(problem.lanes, transpose_halo(shape)),
+            sum(each.seconds() for each in tilings),
+            lambda x, y, _, between=None, tilings=tilings: spread_calls(
+                deep, tilings, weights, bias, activation, x, y, between
+            ),
+            temporaries=(TensorType(FLOAT32, (room,)),) if room else (),
+            rounding=4,
+        )
 
 
 def _serves(problem: ConvProblem) -> bool:

@@ -25,6 +25,7 @@ from cenote.ops.movement.resize_taps import (
     ResizedAxis,
     ResizeTaps,
     Rule,
+    repeats_of,
     scaled_size,
     taps_of,
 )
@@ -158,6 +159,14 @@ class Resize(Op):
         cubic, kind = self.cubic if self.mode == "cubic" else None, "float64" if wide else "float32"
         flags = (self.antialias, self.exclude_outside, self.by_step)
         return Rule(self.mode, self.coordinates, self.nearest_mode, cubic, *flags, kind)
+
+    def repeats(self, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
+        """Number of copies of each element along each axis; 0 where the result is not of copies in order."""
+        rule = self._rule(require(self.name, inputs[0], "X").dtype)
+        return tuple(
+            1 if axis.is_identity else repeats_of(axis, rule) if self.mode == "nearest" else 0
+            for axis in self.resolved(inputs)
+        )
 
     def taps(self, axis: ResizedAxis, dtype: np.dtype[Any]) -> ResizeTaps:
         """Indices and weights along one axis."""
