@@ -26,7 +26,8 @@ differ by more, within the tolerance of float64 at these sizes. The tolerance is
 times PyTorch's own error in float32 where untrained weights amplify rounding beyond that."""
 _TIMES = """\
 Engines run in turns, each in a process of its own. Ratios are of median times, the peer's over Cenote's: above 1,
-Cenote is faster. Star: the peer's answer is not right, so that its ratio counts nowhere. `-`: it does not run there."""
+Cenote is faster. Star: the peer's answer is not right, so that its ratio counts nowhere. `-`: it does not run there, or
+was not timed."""
 
 
 def page(everything: Sequence[Found], machine: dict[str, Any]) -> str:
@@ -68,6 +69,16 @@ def verdicts(known: Sequence[Found], rows: Sequence[Row]) -> Iterator[str]:
             f"fastest peer **{mean:.3g}** ({least:.3g} of minima); at 1.0 or better {ahead} "
             f"({ahead / len(ratios):.0%}), lowest {min(ratios):.3g}"
         )
+    for peer in _peers(rows):
+        timed = {
+            row.work for row in rows for each in row.outcomes if each.engine == peer and not each.failure
+        }
+        if len(timed) < len({row.work for row in rows}):
+            yield f"- {peer} was timed on {len(timed)} of the networks"
+
+
+def _peers(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(each.engine for row in rows for each in row.outcomes if each.engine != OURS))
 
 
 def is_right(check: Check | None, tolerance: float) -> bool:
@@ -110,7 +121,7 @@ def times(known: Sequence[Found]) -> str:
     """A line per network: Cenote's time and each peer's ratio, for each count of threads."""
     rows = [row for found in known for row in found.rows]
     counts = sorted({row.threads for row in rows})
-    peers = list(dict.fromkeys(o.engine for row in rows for o in row.outcomes if o.engine != OURS))
+    peers = _peers(rows)
     header = ["", "GMAC"]
     for count in counts:
         header += [f"{OURS}, ms, T={count}", *peers]

@@ -119,6 +119,8 @@ def test_the_page_counts_right_answers_and_marks_wrong_ones() -> None:
     assert "over onnxruntime **2**" in text
     assert "| own-dcgan | 1 | 1 | 2.00 | - |" in text
     assert "1 NonZero" in text
+    assert "litert was timed on 0 of the networks" in text
+    assert "onnxruntime was timed" not in text
     wrong = page([found_of(1e-3, 2e-3, 1.0)], MACHINE)
     assert "| own-dcgan | 1 | 1 | 2.00* | - |" in wrong
     assert "geometric mean" not in wrong
