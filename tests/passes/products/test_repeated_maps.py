@@ -33,6 +33,8 @@ CONSTANTS: dict[str, Array] = {
     "g": seeded((24, 16, 3, 3), 4),
     "r": seeded((24, 32, 3), 5),
     "b": seeded((24,), 6),
+    "huge": np.full((24, 32, 3, 3), 3e38, np.float32),
+    "nan": np.full((24, 32, 3, 3), np.nan, np.float32),
 }
 
 
@@ -99,8 +101,11 @@ def test_rows_that_are_repeated() -> None:
         (TWICE, Conv(pads=ONE, groups=2), ("g",), ("y",)),
         (TWICE, Conv(pads=((3, 1), (1, 1))), ("w",), ("y",)),
         (TWICE, Conv(pads=ONE), ("w",), ("y", "large")),
+        (TWICE, Conv(pads=ONE), ("huge",), ("y",)),
+        (TWICE, Conv(pads=ONE), ("nan",), ("y",)),
     ],
 )
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_others_stay(resize: Resize, conv: Conv, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
     assert [type(op) for op in changed(graph_of(resize, conv, operands, outputs))] == [Resize, Conv, Relu]
 

@@ -76,6 +76,8 @@ def _transposed(graph: Graph, resize: Node, node: Node, target: Target) -> tuple
     )
     op = ConvTranspose(copies[2:], pads)
     weights = _repeated(graph.constants[node.inputs[1]], copies[2:])
+    if not np.isfinite(weights).all():  # sums beyond float32, or what must stay at its own taps
+        return None
     before = estimated(resize.op, inputs, target) + estimated(node.op, [x, *others], target)
     after = estimated(op, [inputs[0], TensorType.known(weights), *others[1:]], target)
     return (op, weights) if after <= before else None
@@ -93,4 +95,5 @@ def _repeated(weights: Array, copies: tuple[int, ...]) -> Array:
             slice(begin, begin + taps) for begin, taps in zip(first, weights.shape[2:], strict=True)
         )
         total[(slice(None), slice(None), *place)] += flipped
-    return total.astype(np.float32)
+    with np.errstate(over="ignore"):
+        return total.astype(np.float32)
