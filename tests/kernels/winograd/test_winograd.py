@@ -9,6 +9,7 @@ import pytest
 
 from cenote.codegen import jit
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.pool_geometry import Pairs
 from cenote.core.trace import Trace
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.base import present
@@ -22,7 +23,7 @@ from tests.harness import run_lowering
 
 TARGET = jit.host_target()
 ONE = ((1, 1), (1, 1))
-SIZES = [(4, 3), (3, 3), (2, 3), (2, 5), (2, 7), (1, 1)]
+SIZES = [(4, 3), (3, 3), (2, 3), (2, 5), (2, 7), (4, 2), (3, 2), (2, 2), (1, 1)]
 FILTERINGS = [*(filtering(m, r) for m, r in SIZES), *(filtering(m, 3, 2) for m in (4, 3, 2))]
 
 
@@ -127,6 +128,9 @@ def test_error_is_at_most_four_times_that_of_a_plain_sum(channels: int, size: tu
         ((1, 7), "winograd_f1x2"),
         ((7, 1), "winograd_f2x1"),
         ((1, 3), "winograd_f1x4"),
+        ((2, 2), "winograd_f4"),
+        ((1, 2), "winograd_f1x4"),
+        ((2, 1), "winograd_f4x1"),
     ],
 )
 def test_other_windows_keep_to_the_same_error(window: tuple[int, int], name: str) -> None:
@@ -176,6 +180,24 @@ def test_rows_that_move_by_two() -> None:
         (y,) = run_lowering(op, lowering, arrays, TARGET)
         wanted = reference(op, arrays)
         assert np.abs(y - wanted).max() <= lowering.tolerance * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("window", [(2, 2), (1, 2), (2, 1)])
+@pytest.mark.parametrize(("size", "pads"), [((9, 11), ((1, 0), (0, 1))), ((13, 8), ((0, 0), (0, 0)))])
+def test_windows_of_two_taps(window: tuple[int, int], size: tuple[int, int], pads: Pairs) -> None:
+    """The phases of transposed convolutions."""
+    op, arrays = Conv(pads=pads, residual=True), he_inputs(20, 40, size, window, 2)
+    (y,) = dataclasses.replace(op, residual=False).reference(*arrays)
+    arrays.append(np.random.default_rng(5).standard_normal(y.shape).astype(np.float32))
+    wanted, found = reference(op, arrays), candidates(op, arrays)
+    tiles = {name for name in found if name.startswith("winograd")}
+    assert tiles == {(2, 2): {"winograd_f4", "winograd_f3", "winograd_f2"}, (1, 2): {"winograd_f1x4"}}.get(
+        window, {"winograd_f4x1"}
+    )
+    for name in tiles:
+        for chunk in (0, 1):
+            (y,) = run_lowering(op, found[name], arrays, TARGET, chunk=chunk)
+            assert np.abs(y - wanted).max() <= found[name].tolerance * np.abs(wanted).max()
 
 
 def test_exact_means_no_winograd() -> None:
