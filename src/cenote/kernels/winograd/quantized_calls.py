@@ -15,12 +15,7 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.quantized.conv_calls import QuantizedProblem
 from cenote.kernels.winograd.calls import WinogradTiling
 from cenote.kernels.winograd.quantized import WinogradQuantizedSpec, most_exact
-from cenote.kernels.winograd.transforms import (
-    Filtering,
-    transform_weights,
-    weights_of_window,
-    whole_filtering,
-)
+from cenote.kernels.winograd.transforms import Filtering, transform_weights, whole_filtering
 
 INT32 = np.dtype(np.int32)
 
@@ -110,12 +105,12 @@ class WinogradQuantizedTiling(WinogradTiling):
     def pack_pairs(self, weights: Array) -> Packed:
         """Return weights (M, C, kh, kw) as U: (group, xi, pair of channels, filter vector, lane), 16 bits each."""
         width, pairs = self.group_blocks * self.lanes, self.channel_blocks * self.lanes
-        shape = (self.groups, weights_of_window(self.vertical, self.horizontal), pairs, width)
+        shape = (self.groups, self.weights.points, pairs, width)
         return Packed(shape, lambda: self._paired(weights, pairs, width), INT32)
 
     def _paired(self, weights: Array, pairs: int, width: int) -> Array:
         channels, *window = weights.shape[1:]
-        points = weights_of_window(self.vertical, self.horizontal)
+        points = self.weights.points
         u = np.zeros((self.groups, points, pairs, width, 2), np.int16)
         for group, to in enumerate(u):
             taps = np.zeros((*window, pairs * 2, width))
