@@ -207,7 +207,7 @@ def use():
 """
 PROPERTY = """
 import os, threading, time
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property
 class Slow:
     @cached_property
     def value(self):

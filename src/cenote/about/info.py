@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from cenote.about.stored import cache_contents
 from cenote.codegen import bundle, cache
 from cenote.codegen.jit import host_target, llvm_version, named_target
 from cenote.core import settings
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, MissingPackageError
 from cenote.core.machine.topology import allowed_cpus
 from cenote.core.settings import Setting

@@ -7,10 +7,10 @@ import logging
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from cenote.codegen import cache
+from cenote.core.deferred import dataclass
 from cenote.core.files import PrivateFolder
 from cenote.plans.later import finish
 from cenote.plans.reader import PlanFile

@@ -12,13 +12,14 @@ float32's normal range may be rounded once more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.half import SMALLEST_NORMAL, first_half, flushed, second_half
 from cenote.codegen.values import BF16, F32, I32, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import EMULATED
 from cenote.core.types import BFLOAT16, Array
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 from cenote.codegen.code import Code
 from cenote.codegen.tiles import Tiles, tiles
 from cenote.codegen.values import F32, F64, I64, U8, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import EMULATED, TILE, Target
 
 # Attribute of functions that move their addresses themselves (`Kernel.moves_addresses`); LLVM itself ignores it.

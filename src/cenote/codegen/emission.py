@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import traceback
-from dataclasses import dataclass
 from typing import Protocol
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CodegenError, shown
 from cenote.core.target import Target
 

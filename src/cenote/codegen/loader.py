@@ -18,11 +18,11 @@ import platform
 import struct
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from cenote.codegen.relocations import MACHINES, CodeMachine
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CapacityError, CodegenError
 
 _ALLOCATED, _NO_BITS = 0x2, 8  # section flag and type

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, F64, U32, U64, Scalar, Value
+from cenote.core.deferred import dataclass
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_args, get_type_hints
 
 from cenote.codegen.code import Code
 from cenote.codegen.values import BOOL, I8, I32, I64, U8, Pointer, Scalar, Value
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.target import Target
 
 # Types of parameters and results: a value of a type, or an address of elements.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CodegenError
 
 _PAGE_BITS = 12

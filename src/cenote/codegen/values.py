@@ -9,11 +9,11 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from cenote.core.deferred import dataclass
 from cenote.core.formulas.expressions import Symbolic
 from cenote.core.sizes import plain
 from cenote.graph.graph import Graph

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import is_not
 from typing import Any
 
@@ -19,6 +19,7 @@ from cenote.compiler.barriers import Work
 from cenote.compiler.constants import Weights
 from cenote.compiler.work import Bytes, works_of
 from cenote.core.computed import ComputedArray, SizedArray
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import Size
 from cenote.core.trace import Trace
 from cenote.core.types import PLAIN, TensorType, dtype_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cenote.codegen import jit
 from cenote.compiler.assembler import Assembler
@@ -17,6 +17,7 @@ from cenote.compiler.memory import Placement, place_values
 from cenote.compiler.report import PlanDescription, describe_plan
 from cenote.compiler.schedule import Schedule, schedule
 from cenote.compiler.templates import with_positions
+from cenote.core.deferred import dataclass
 from cenote.core.extensions.switched import UserExtension, considering
 from cenote.core.load_options import LoadOptions
 from cenote.core.target import Target

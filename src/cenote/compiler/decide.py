@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Lowering

@@ -6,11 +6,11 @@ All values of one buffer share the largest halo that any reader needs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from cenote.compiler.alias import SharedBuffers
 from cenote.compiler.placement import Buffer, live_peak, place
 from cenote.compiler.schedule import Schedule
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CapacityError
 from cenote.core.types import PLAIN, Layout, TensorType
 from cenote.graph.graph import Graph

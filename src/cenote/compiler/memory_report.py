@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cenote.compiler.barriers import StepOrigin
 from cenote.compiler.memory import Placement, temporary_name
+from cenote.core.deferred import dataclass
 from cenote.graph.graph import Graph
 from cenote.runtime.steps import SlotKind
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import plain
 from cenote.runtime.steps import Slot, SlotKind
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from cenote.compiler.html import plan_html
 from cenote.compiler.memory import Placement
 from cenote.compiler.memory_report import MemoryDescription, described_blocks
 from cenote.compiler.schedule import BY_COST, Schedule
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import plain
 from cenote.core.text import Report
 from cenote.core.types import short_name

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cenote.compiler.decide import NAMED, REFERENCE, Decide, PricedLowering
+from cenote.core.deferred import dataclass
 from cenote.core.errors import errors_at
 from cenote.core.formulas.expressions import SizeFormula
 from cenote.core.sizes import is_size, plain

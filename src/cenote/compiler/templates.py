@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.compiler.barriers import PendingStep, touch_the_same
 from cenote.compiler.instructions import instructions_of
+from cenote.core.deferred import dataclass
 from cenote.core.formulas.expressions import Symbolic
 from cenote.core.sizes import Size, is_size
 from cenote.core.trace import Trace

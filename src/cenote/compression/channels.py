@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.compression.network import SharedNetwork
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.types import Array
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, version_converter
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import UnsupportedError
 from cenote.core.types import Array
 from cenote.frontends.onnx_inference import inferred

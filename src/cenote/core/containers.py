@@ -7,11 +7,11 @@ content. No program touches it; the operators that do run on the host between th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import InputError, ModelError, shown
 
 if TYPE_CHECKING:

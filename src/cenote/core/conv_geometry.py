@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.pool_geometry import AUTO_PADS, AxisWindow, Pairs, padding_pairs, same_pads
 from cenote.core.sizes import is_size

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property
 
 _PLAIN = frozenset({bool, int, float, complex})
 

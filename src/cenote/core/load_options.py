@@ -3,16 +3,16 @@
 The cache's keys, plan files, pickles and what compiles read this record.
 """
 
-# ruff: noqa: RUF009  (the defaults of the record are made by `option`, which is a `field`)
 from __future__ import annotations
 
 import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Self
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, UnsupportedError, shown
 from cenote.core.locks import importing
 from cenote.core.options import (

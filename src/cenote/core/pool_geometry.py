@@ -16,12 +16,12 @@ here too, for a number of windows that `limits.positions` allows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core import limits
 from cenote.core.computed import ComputedArray, computed
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.formulas.certain import always_at_most
 from cenote.core.sizes import is_size, maximum, minimum

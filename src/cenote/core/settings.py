@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError
 from cenote.core.options import DENORMALS as DENORMALS_WORDS
 

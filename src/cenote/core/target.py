@@ -7,14 +7,14 @@ import platform
 import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.errors import ArgumentError
 from cenote.core.machine.cpuid import HALVED
 from cenote.core.machine.topology import cores_by_node

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cenote.core.cached import cached_property
 from cenote.core.computed import SizedArray
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.errors import needed
 from cenote.core.sizes import Size, whole
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CenoteError
 from cenote.core.types import Array
 from cenote.profile.data import Profile

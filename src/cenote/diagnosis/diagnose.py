@@ -8,9 +8,10 @@ the bottleneck by rules and experiments, treat, and measure again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.text import Report
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import at_best

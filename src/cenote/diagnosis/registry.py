@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from cenote.core.deferred import dataclass
 from cenote.diagnosis.causes import compute, memory, schedule, surroundings
 from cenote.diagnosis.context import Context
 from cenote.profile.fields import Finding

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.text import digits
 from cenote.profile.fields import Treatment
 

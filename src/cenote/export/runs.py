@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import TensorType
 from cenote.export.program import ALIGNMENT, ExportedProgram, ProgramEntry, padded
 from cenote.export.targets import is_wasm

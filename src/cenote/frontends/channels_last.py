@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array
 from cenote.frontends.builder import PRIVATE, GraphBuilder, reshaped, transposed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Declared
 from cenote.graph.graph import Graph
 

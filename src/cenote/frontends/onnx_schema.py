@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from onnx import defs
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.onnx_tensors import kind_of
 from cenote.frontends.user_nodes import ways_to_add

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ModelError
 from cenote.core.types import Array
 from cenote.frontends.onnx_tensors import Tensors

@@ -13,8 +13,7 @@ whole, so that protobuf reports the error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from cenote.core.deferred import dataclass
 from cenote.frontends.wire import SMALL, ByteRange, ByteSource, IrregularError, delimited, fields_of, join
 
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9

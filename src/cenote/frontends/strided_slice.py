@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ModelError
 from cenote.frontends.builder import GraphBuilder
 

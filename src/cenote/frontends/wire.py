@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cenote.core.deferred import dataclass
 from cenote.runtime.pieces import on_all_cores
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5

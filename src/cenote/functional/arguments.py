@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, InputError, ShapeError, shown
 from cenote.core.limits import LARGEST_SEED, within
 from cenote.core.options import ACCUMULATIONS

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, CapacityError, CenoteError, raise_refusal, shown
 from cenote.core.limits import check_extents
 from cenote.core.types import Array, TensorType, native_dtype

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import TensorType
 from cenote.functional.arguments import TORCH, Form, Semantics, semantics_named, whole
 from cenote.functional.types import DLPack, NanRule

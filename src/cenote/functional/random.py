@@ -7,11 +7,11 @@ each call draws others. PyTorch draws other numbers for its own seeds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import TensorType
 from cenote.functional.arguments import HERE, flag, seed_of

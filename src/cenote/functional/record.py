@@ -22,11 +22,11 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.functional.arguments import (
     LETTERS,
     Form,

@@ -16,11 +16,11 @@ parameters, InputError for what is no array.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import Array as Values
 from cenote.functional.arguments import given_array

@@ -11,11 +11,11 @@ named twice, ArgumentError for a maximum of nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import TensorType, is_float
 from cenote.functional.arguments import HERE, Operation, accumulation, given_array, type_of, whole_numbers

@@ -7,12 +7,12 @@ DTypeError and UnsupportedError for element types, ArgumentError for arguments o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import TensorType, is_float
 from cenote.functional.arguments import Operation, as_tuple, choice, given_array, numbers, real, whole_numbers

@@ -6,11 +6,11 @@ or, where it depends on data, from the results of the stage before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Node

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cenote.core.computed import SizedArray
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ModelError
 from cenote.core.sizes import is_size
 from cenote.core.types import Array, TensorType, dtype_named

@@ -16,10 +16,11 @@ when it is not plain, the node's label in its file comes last.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array, Declared, Layout, TensorType, short_name
 from cenote.ops.base import Op
 

@@ -7,12 +7,13 @@ change from one to the next are sizes of a class, as those of a model's inputs a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Protocol
 
 import numpy as np
 
 from cenote.core.containers import items_of, joined, packed
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import Array, Declared, TensorType
 from cenote.graph.graph import Graph, Node

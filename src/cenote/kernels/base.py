@@ -16,7 +16,6 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -24,6 +23,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.emission import KernelOrigin
 from cenote.codegen.values import F32, Scalar
+from cenote.core.deferred import dataclass
 from cenote.core.exact import Exact
 from cenote.core.formulas.expressions import word_of_float
 from cenote.core.sizes import Size, SymbolicReal, plain

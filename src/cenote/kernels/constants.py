@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 
 FILE = Path(__file__).with_name("constants.json")

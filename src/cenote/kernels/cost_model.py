@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import PAIRS, Target
 from cenote.kernels.constants import constants_of

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.emission import KernelOrigin, told
 from cenote.codegen.values import BOOL, F32, F64, I64, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CodegenError, DTypeError, shown
 from cenote.core.extensions.digests import digest_of, place_of
 from cenote.core.extensions.modules import source_digest

@@ -9,10 +9,9 @@ nothing         the price of a step
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Scalar
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
 

@@ -8,10 +8,10 @@ for item in begin .. end:                         a run of places of a group
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, float_pointers, numbers_named
 from cenote.kernels.plane_items import vectors

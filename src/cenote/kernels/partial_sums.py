@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import BOOL, I64, Pointer, Value
 from cenote.codegen.variables import Variable
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, plain
 from cenote.core.types import Array
 

@@ -7,10 +7,10 @@ or channels-last memory): no two items write the same element, so whatever is ad
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.kernels.base import View
 
 GROUP = 16  # channels of an item of channels-last memory: a cache line of float32

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from cenote.core.deferred import dataclass
 from cenote.core.formulas.certain import always_at_most, always_equal
 from cenote.core.sizes import is_size, maximum, minimum
 

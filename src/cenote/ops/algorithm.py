@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import OperatorError, shown
 from cenote.core.extensions.switched import UserExtension
 from cenote.core.target import Target

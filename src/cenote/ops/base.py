@@ -1,18 +1,18 @@
 """The contract of an operator: one frozen dataclass that carries everything Cenote knows about it.
 
 A new operator is one file in a room of this folder and one line in `ops/table.py`: docs/add_an_operator.md.
-270 dataclasses take 144 ms of a first load; a decorator that makes fewer methods needed internals of the library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CenoteError, ModelError, ShapeError, UnsupportedError
 from cenote.core.exact import Exact
 from cenote.core.extensions.switched import UserExtension

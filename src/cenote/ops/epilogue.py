@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
+from cenote.core.deferred import dataclass
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Op
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from cenote.core.deferred import dataclass
 from cenote.ops.base import Op
 from cenote.ops.checks import read
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.errors import CenoteError, OperatorError, UnsupportedError, error_of_user, shown
 from cenote.core.extensions.functions import CONTENT, OperatorFunction
 from cenote.core.extensions.registry import in_use, known

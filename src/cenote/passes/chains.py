@@ -14,8 +14,8 @@ A chain under construction keeps its steps and inputs: each link is analysed onc
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
+from cenote.core.deferred import dataclass
 from cenote.graph.graph import Graph, Node
 from cenote.ops.elementwise.binary import MOST_OPERANDS
 from cenote.ops.elementwise.chain import MOST_STEPS, Named, chain_of

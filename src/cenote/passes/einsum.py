@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.types import Array, TensorType, is_float
 from cenote.graph.graph import Graph, Node

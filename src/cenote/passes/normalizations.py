@@ -8,10 +8,11 @@ The means run over the last axes. The square may be a product or a power, the qu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array, TensorType, is_float
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Op

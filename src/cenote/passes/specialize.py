@@ -19,12 +19,13 @@ is the loop; a runtime may cache each stage's program by the types and contents 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from cenote.core.computed import SizedArray
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CenoteError, ModelError
 from cenote.core.sizes import is_size
 from cenote.core.types import Array, Declared, TensorType

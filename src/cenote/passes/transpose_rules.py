@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Node

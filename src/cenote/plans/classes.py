@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.errors import ModelError
 from cenote.core.locks import importing
 from cenote.core.text import Report

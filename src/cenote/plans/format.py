@@ -15,10 +15,11 @@ detect damage, not malice: a plan file is executable content, like a shared libr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from cenote.codegen import cache
+from cenote.core.deferred import dataclass
 from cenote.core.errors import UnsupportedError
 from cenote.core.load_options import LoadOptions
 from cenote.core.target import Target

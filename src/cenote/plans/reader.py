@@ -10,12 +10,12 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from cenote.codegen import jit
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CapacityError, CenoteError, ModelError
 from cenote.core.files import open_regular
 from cenote.core.load_options import LoadOptions

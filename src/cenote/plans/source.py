@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError
 from cenote.plans import fingerprint
 

@@ -9,11 +9,11 @@ a stretch and after its last one is waiting: it was not awake yet, or had nothin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array
 from cenote.profile.recording import RecordedProgram
 from cenote.runtime.layouts import NO_STEP, UNTOLD

@@ -4,9 +4,9 @@ trace."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.text import Report
 from cenote.profile.events import trace_events
 from cenote.profile.fields import ProfileFields

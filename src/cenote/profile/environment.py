@@ -7,9 +7,9 @@ import math
 import os
 import resource
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from cenote.core.deferred import dataclass
 from cenote.core.machine.topology import allowed_cpus
 from cenote.core.target import control_groups, cpu_quota, physical_cores
 

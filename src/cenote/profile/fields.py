@@ -5,9 +5,10 @@ Times are milliseconds of one call of the model, unless a name says otherwise. V
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from cenote.core.deferred import dataclass
 from cenote.core.load_options import NO_OPTIONS, OPTIONS
 from cenote.profile.environment import Environment
 from cenote.profile.metrics.counters import Counter

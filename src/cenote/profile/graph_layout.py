@@ -8,8 +8,10 @@ their neighbours in several sweeps, then moved under them as far as the row allo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
+
+from cenote.core.deferred import dataclass
 
 # Pixels of a box, between boxes, and of a line that passes a row.
 BOX_WIDTH, BOX_HEIGHT, GAP, ROW_GAP, LINE_WIDTH = 222, 38, 18, 20, 12

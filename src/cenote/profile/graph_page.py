@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 
 from cenote.compiler.barriers import COMPUTE
 from cenote.compiler.report import PlanDescription, StepDescription
+from cenote.core.deferred import dataclass
 from cenote.profile.fields import ProfileFields
 from cenote.profile.graph_layout import BOX_HEIGHT, BOX_WIDTH, Drawing, Place, laid_out
 from cenote.profile.style import document, key, ranked_colours

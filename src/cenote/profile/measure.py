@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.jit import host_target
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, InputError, UnsupportedError, shown
 from cenote.core.target import processor
 from cenote.core.types import Array, Declared

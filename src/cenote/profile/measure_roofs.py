@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 import numpy as np
 
 from cenote.codegen import cache, jit
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError
 from cenote.core.target import cache_sizes, processor
 from cenote.profile.environment import Watch

@@ -9,11 +9,12 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 
 from cenote.compiler.report import PlanDescription, StepDescription
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array
 from cenote.graph.cut import Cut
 from cenote.graph.graph import Node

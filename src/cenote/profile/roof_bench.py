@@ -9,13 +9,13 @@ import contextlib
 import mmap
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from cenote.codegen import jit
 from cenote.codegen.values import Scalar
+from cenote.core.deferred import dataclass
 from cenote.core.target import cache_sizes
 from cenote.core.types import Array, TensorType
 from cenote.kernels import machine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from cenote.core.deferred import dataclass
 
 SCHEMA = "cenote.roofs/1"
 

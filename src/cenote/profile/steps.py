@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.compiler.report import StepDescription
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array
 from cenote.profile.collect import Collected
 from cenote.profile.fields import Rival, StepStats

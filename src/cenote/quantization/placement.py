@@ -15,11 +15,11 @@ Values around the last two kinds share scale and zero point, so that bytes are o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from onnx import NodeProto
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array
 from cenote.quantization.network import Network, attribute, label
 from cenote.quantization.prepare import filters_axis

@@ -8,11 +8,11 @@ Activations are u8 with one scale, weights s8 with a scale per filter or one, bi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from onnx import ModelProto, NodeProto, helper
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array
 from cenote.quantization.network import Network, attribute
 from cenote.quantization.placement import BytePlacement

@@ -5,11 +5,11 @@ from __future__ import annotations
 import fnmatch
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from onnx import ModelProto, NodeProto
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, UnsupportedError, near
 from cenote.models.loading import load
 from cenote.models.model import Model

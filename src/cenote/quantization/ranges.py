@@ -14,11 +14,11 @@ out of `mse` and `entropy`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, shown
 from cenote.core.types import Array
 from cenote.quantization.histogram import Histogram

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CapacityError, ShapeError
 from cenote.core.types import Array
 from cenote.runtime.arrays import Restore

@@ -11,14 +11,13 @@ import importlib
 import marshal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.errors import CenoteError
 from cenote.core.formulas.checks import FormulaError, checks_formulas
 from cenote.core.formulas.expressions import FUNCTIONS

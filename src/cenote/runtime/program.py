@@ -12,13 +12,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.errors import UnsupportedError, refusals
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType

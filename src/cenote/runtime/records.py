@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array
 from cenote.runtime.memory import address_of
 from cenote.runtime.steps import HostStep, Slot, SlotKind, Step

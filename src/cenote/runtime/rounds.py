@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import INT64, Array, TensorType
 from cenote.runtime.layouts import MOVE
 from cenote.runtime.memory import address_of, empty_output

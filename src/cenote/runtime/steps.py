@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ShapeError, errors_at
 from cenote.core.types import Array, TensorType
 

@@ -8,12 +8,11 @@ values and the data of a run are kept; the vector is computed when somebody need
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.types import Array, TensorType
 from cenote.runtime.formulas import Dimensions, Formulas
 from cenote.runtime.memory import address_of

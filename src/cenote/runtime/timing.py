@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import NamedTuple
 
 import numpy as np
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.types import Array
 from cenote.runtime.layouts import CONTROL, CPU_BITS, LOG, LOGS, NOTE
 from cenote.runtime.memory import address_of, aligned_bytes

@@ -10,9 +10,10 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Protocol, Self
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, UnavailableError, refusals, shown
 from cenote.core.types import Array, Declared
 from cenote.runtime.arrays import same

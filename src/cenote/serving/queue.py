@@ -7,9 +7,10 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import UnavailableError
 
 

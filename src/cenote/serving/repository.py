@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CenoteError, MissingFileError, ModelError, UnavailableError
 from cenote.core.types import Array
 from cenote.models.loading import load as load_model

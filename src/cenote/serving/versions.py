@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ModelError
 
 CONFIG = "config.pbtxt"

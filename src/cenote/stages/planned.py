@@ -8,9 +8,10 @@ by others, which are compiled when that content is known, and kept as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import refusals
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import importing

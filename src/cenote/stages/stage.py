@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import numpy as np
 
 from cenote.core import settings
-from cenote.core.cached import cached_property
 from cenote.core.collector import collector_paused
+from cenote.core.deferred import cached_property
 from cenote.core.errors import InputError, ShapeError
 from cenote.core.load_options import LoadOptions
 from cenote.core.locks import Guard, importing

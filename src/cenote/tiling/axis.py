@@ -4,12 +4,12 @@ read."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cenote.core import limits
+from cenote.core.deferred import dataclass
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.types import Array
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, MissingFileError, shown
 from cenote.core.target import cache_sizes, physical_cores
 

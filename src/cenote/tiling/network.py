@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ModelError, errors_at, shown
 from cenote.core.types import Declared, TensorType
 from cenote.frontends.formats import import_model

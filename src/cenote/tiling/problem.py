@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CapacityError
 from cenote.core.types import Array
 from cenote.tiling.cost import Footprint, TilingCost, cost_of, cycles_of, footprint, tasks_of

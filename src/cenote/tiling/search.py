@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array
 from cenote.tiling.bounds import Axes, fitting, least_cycles
 from cenote.tiling.layer import Tile

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.tiling.problem import TilingPlan
 from cenote.tiling.reduction import ReductionPlan
 

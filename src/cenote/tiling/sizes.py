@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array
 from cenote.tiling.axis import Axis
 from cenote.tiling.cost import run_cycles, sum_bytes, sum_of, weight_cycles

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.compiler.compile import assemble
 from cenote.compiler.schedule import schedule
+from cenote.core.deferred import dataclass
 from cenote.core.errors import refusals
 from cenote.core.load_options import NO_OPTIONS, LoadOptions
 from cenote.core.text import Report, aligned, ending

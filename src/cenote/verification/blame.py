@@ -8,8 +8,8 @@ float64. The remaining cause is rounding, amplified on its way.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import FAULTS, CenoteError
 from cenote.core.types import Array
 from cenote.graph.graph import Graph, Node

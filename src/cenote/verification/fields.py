@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from cenote.core.deferred import dataclass
 
 Kind = Literal["kernel", "import", "rounding", "sizes"]
 Shapes = Mapping[str, tuple[int, ...]]

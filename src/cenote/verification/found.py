@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.text import Report, aligned
 from cenote.verification.fields import (
     Divergence,

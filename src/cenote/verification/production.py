@@ -7,12 +7,12 @@ it really had: an error that it inherits does not count as its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.compiler.barriers import StepKind
 from cenote.compiler.compile import Plan
+from cenote.core.deferred import dataclass
 from cenote.core.errors import FAULTS, CenoteError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Node

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import FAULTS, CenoteError
 from cenote.core.types import Array
 from cenote.graph.graph import Graph

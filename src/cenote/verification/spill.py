@@ -7,11 +7,12 @@ import ctypes
 import gc
 import mmap
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array, TensorType
 from cenote.frontends.imported import ImportedModel
 from cenote.graph.graph import Graph

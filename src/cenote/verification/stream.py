@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array, TensorType
 from cenote.frontends.imported import ImportedModel
 from cenote.verification.spill import Spill

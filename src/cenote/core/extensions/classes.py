@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property
 from cenote.core.errors import ArgumentError, CenoteError, OperatorError, error_of_user, shown
 from cenote.core.exact import Exact
 from cenote.core.extensions.digests import place_of

@@ -10,12 +10,11 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.errors import (
     ArgumentError,
     CenoteError,

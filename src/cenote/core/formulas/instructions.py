@@ -14,11 +14,9 @@ there. What Python computes with numbers of any length is left to Python where 6
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.types import Array
 
 OPERATIONS = (

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, shown
 from cenote.core.machine.topology import BoundThreads
 from cenote.core.options import BOUND

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+
+from cenote.core.deferred import dataclass
 
 _PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import UnsupportedError
 
 _MAGIC = b"!<arch>\n"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CodegenError
 
 # Numbers of machines, and the flags of their files: RISC-V's say that floats of 64 bits are passed in registers, and

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CodegenError
 from cenote.export.elf.objects import (
     ALLOCATED,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import UnsupportedError
 from cenote.export.c_library import write_files
 from cenote.export.program import ExportedProgram, NamedTensor

@@ -8,9 +8,10 @@ functions are known, and their sum is compared with the stack's size.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CapacityError, CodegenError
 from cenote.export.wasm import binary
 from cenote.export.wasm.objects import (

@@ -6,8 +6,9 @@ Format: "WebAssembly Object File Linking" of WebAssembly's tool conventions, ver
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CodegenError
 from cenote.export.wasm.binary import Reader
 

@@ -13,10 +13,10 @@ the last step that counted gave.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import UnsupportedError
 from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.keras.layer import Decode, KerasValue, LayerCall

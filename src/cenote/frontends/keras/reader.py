@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Dimension, dtype_named
 from cenote.frontends.builder import GraphBuilder

@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CenoteError, MissingFileError, ModelError, UnsupportedError, shown
 from cenote.core.files import reading
 from cenote.core.types import FLOAT32, Array

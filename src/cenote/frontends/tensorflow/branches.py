@@ -11,10 +11,10 @@ become the two bodies of one node (`graph/conditional.py`), of which a run compu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.builder import GraphBuilder
 from cenote.graph.conditional import branch_node, refusal

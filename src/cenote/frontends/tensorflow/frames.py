@@ -11,10 +11,11 @@ each round is a scope of its own, in which the variables have that round's value
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ModelError
 from cenote.frontends.pieces import unrolled
 from cenote.frontends.tensorflow.nodes import Decode, NodeSite, TensorFlowImporter, Value

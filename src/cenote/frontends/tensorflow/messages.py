@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -25,6 +24,7 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ModelError
 from cenote.core.types import Array
 from cenote.frontends.wire import SMALL, ByteRange, ByteSource, IrregularError, delimited, fields_of, join

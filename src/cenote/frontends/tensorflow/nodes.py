@@ -7,11 +7,12 @@ trace. `OPERATORS` (beside this) has the decoder of each operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, Dimension
 from cenote.frontends.builder import GraphBuilder, decoded

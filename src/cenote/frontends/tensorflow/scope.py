@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ModelError
 from cenote.frontends.tensorflow.branches import Sides, around
 

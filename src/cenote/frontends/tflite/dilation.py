@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import UnsupportedError
 from cenote.frontends.channels_last import pads_less_crops
 from cenote.frontends.pieces import batch_to_blocks, blocks_to_batch

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ModelError
 from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.channels_last import ChannelsLast, SlidingWindow, fused

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from typing import Annotated
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import HERE, Operation, given_array, type_of, whole

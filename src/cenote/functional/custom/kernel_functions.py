@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen import jit
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, OperatorError, ShapeError, shown
 from cenote.core.extensions.digests import place_of
 from cenote.core.target import Target

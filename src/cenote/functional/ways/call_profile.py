@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cenote.compiler.report import StepDescription
+from cenote.core.deferred import dataclass
 from cenote.core.target import processor
 from cenote.core.text import Report, digits
 from cenote.core.types import Array

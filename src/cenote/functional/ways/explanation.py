@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import FunctionType
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from cenote.codegen import jit
 from cenote.compiler.work import computation_dtype
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, near, shown
 from cenote.core.extensions.switched import considering_named
 from cenote.core.text import Report, aligned, shown_seconds

@@ -8,12 +8,12 @@ be NaN.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.bfloat import PAIR, Bfloat
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.codegen.variables import Cursor, Variable
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.kernels.base import numbers_named
 from cenote.kernels.bfloat.memory import BfloatMemorySpec, Classes

@@ -8,11 +8,11 @@ item = image, row of the halo'd map                               emitted
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.bfloat import Bfloat
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import BF16, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.text import split_words

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cenote.codegen.bfloat import keep_in_bfloat
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import BF16
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16
 from cenote.kernels.base import Call, KernelSpec, View

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from cenote.codegen.bfloat import PAIR, Bfloat
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import BF16
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOAT32, Array, Layout, TensorType

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from cenote.codegen.bfloat import rounded
 from cenote.codegen.tiles import ROW, ROWS, TILE_BYTES, in_words
-from cenote.core.cached import cached_property
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array

@@ -22,8 +22,6 @@ once; blocks of so many were not tried.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.bfloat import Bfloat
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.tiles import (
@@ -37,6 +35,7 @@ from cenote.codegen.tiles import (
     store_square,
 )
 from cenote.codegen.values import BF16, F32, I16, I32, I64, U8, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named, pointers_to

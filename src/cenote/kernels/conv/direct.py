@@ -21,11 +21,11 @@ peak instead of 95-100 %).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64, Pointer, Value
 from cenote.codegen.variables import Cursor, Variable
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels import partial_sums

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import dataclass
 from cenote.core.formulas.certain import always_equal
 from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target

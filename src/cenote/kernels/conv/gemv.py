@@ -14,11 +14,10 @@ order, whatever the number of threads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Value
 from cenote.codegen.variables import Variable
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels import partial_sums

@@ -9,9 +9,10 @@ or NaN of one group times the zeros of its neighbours is NaN; apart, no group re
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import dataclass
 from cenote.core.pool_geometry import Pairs
 from cenote.core.sizes import is_size
 from cenote.core.target import Target

@@ -12,12 +12,12 @@ numbers than the map: 32 x 16 against 32 x 112 x 112 in EfficientNet's first blo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec, View, content_of

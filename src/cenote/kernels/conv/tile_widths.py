@@ -7,9 +7,8 @@ small, the kernel is chosen among a few widths once the size is known. The bits 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.core.computed import whole_of
+from cenote.core.deferred import dataclass
 from cenote.core.formulas.expressions import SizeFormula
 from cenote.core.sizes import is_size, plain
 from cenote.kernels.tables import first_that_covers

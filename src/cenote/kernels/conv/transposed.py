@@ -12,11 +12,11 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import dataclass
 from cenote.core.pool_geometry import Pairs
 from cenote.core.target import Target
 from cenote.core.types import Array

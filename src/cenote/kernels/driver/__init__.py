@@ -48,12 +48,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cenote.codegen import jit
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.runtime.layouts import CALL_ARRAYS
 from cenote.runtime.memory import DATA_FIELD

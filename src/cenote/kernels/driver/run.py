@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.native import Bytes, Int32, Int64, Native, Words, native
 from cenote.codegen.values import I32, U8, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.kernels.driver.affinity import keep_apart
 from cenote.kernels.driver.modes import enter_mode, leave_mode
 from cenote.kernels.driver.notes import log_of, note, ticks_if

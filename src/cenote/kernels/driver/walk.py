@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.native import ACQUIRE, MONOTONIC, Bool, Bytes, Int64, Native, NativeLoop, Words, native
 from cenote.codegen.values import BOOL, I32, I64, U8, U32, U64, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.kernels.driver.affinity import give_way, keep_apart
 from cenote.kernels.driver.notes import note, ticks
 from cenote.kernels.driver.records import WordsByName

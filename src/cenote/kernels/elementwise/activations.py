@@ -7,7 +7,6 @@ NumPy arrays in float64. Every kind passes NaN on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import erf as erf_of_one
 from typing import TypeVar
 
@@ -16,6 +15,7 @@ import numpy as np
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.elementwise.formula import ElementwiseFormula

@@ -11,11 +11,10 @@ may take the memory of x.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.byte_tables import ByteLookup
 from cenote.codegen.values import I64, U8, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum, minimum
 from cenote.core.target import LOADS, Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to

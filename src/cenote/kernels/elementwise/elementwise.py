@@ -23,7 +23,7 @@ only, so the output may take the memory of an input of the same type and strides
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.computed import ComputedArray
+from cenote.core.deferred import dataclass
 from cenote.core.formulas.certain import always_equal, is_broadcast
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target

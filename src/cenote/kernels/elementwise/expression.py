@@ -8,13 +8,13 @@ one bit, 16-bit floats as float32, which holds them exactly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import BOOL, F32, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.types import is_float
 from cenote.kernels.elementwise.conversions import cast
 from cenote.kernels.elementwise.functions import FORMULAS, Number, emit_function, is_formula_of

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.values import Value
+from cenote.core.deferred import dataclass
 from cenote.core.types import FLOAT64, is_float
 
 

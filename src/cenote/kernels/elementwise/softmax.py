@@ -13,7 +13,6 @@ caches: largest and sum come from one pass, and the exponentials are computed ag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -23,6 +22,7 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to

@@ -8,11 +8,11 @@ addition; the sums of these pieces are added in float64. So no chain is longer t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import BOOL, F32, F64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.kernels.base import View
 
 UNROLL = 4

@@ -13,10 +13,11 @@ channel shuffle repeat a few patterns: the WebAssembly module of ShuffleNet-v2 h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to

@@ -9,11 +9,11 @@ reorder:  item = image, channel block, row          emitted
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.core.text import split_words

@@ -7,13 +7,13 @@ for row in begin .. end:                     emitted; an item is a row of a matr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Scalar
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to

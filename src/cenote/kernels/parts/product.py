@@ -18,11 +18,10 @@ and w as the sum of its parts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.tiles import ROW, ROWS, SQUARE, WORDS, Tiles, clear_square, store_square
 from cenote.codegen.values import F16, F32, I32, I64, U16, U32, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named, pointers_to

@@ -13,13 +13,11 @@ share the padding between them: what lies to the right of a row is to the left o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from cenote.core.cached import cached_property
 from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.sizes import maximum, minimum, plain
 from cenote.core.types import Array, TensorType
 from cenote.kernels.cost_model import conversion_seconds, moved_seconds, stream_seconds, tile_seconds

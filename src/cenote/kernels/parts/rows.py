@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from cenote.core.cached import cached_property
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, Layout, TensorType
 from cenote.kernels.base import Call, View

@@ -15,11 +15,11 @@ of float32, and its exponent e is `WHOLE`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F16, F32, I32, U16, U32, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.text import split_words

@@ -12,12 +12,12 @@ for item in items:                              # a band of output rows of one p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Value
 from cenote.core.computed import computed
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, minimum, plain
 from cenote.core.target import Target
 from cenote.kernels.base import Argument

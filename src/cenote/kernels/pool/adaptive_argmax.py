@@ -15,7 +15,6 @@ for NaNs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Scalar, Value
 from cenote.core.computed import computed
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View

@@ -14,12 +14,11 @@ Against going across output by output, whose scalar loads took longer than readi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.lanes import transposed

@@ -15,11 +15,10 @@ but another NaN beats it (the last NaN wins, as in PyTorch); "ignore", everythin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.codegen.variables import Variable
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.kernels.lanes import every_second, in_order, second_order
 from cenote.kernels.pool.common import INDEX_PARAMETERS, MAXIMUM, SLACK, PoolSpec, Strip, spans, taps_inside

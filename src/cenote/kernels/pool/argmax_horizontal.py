@@ -8,10 +8,9 @@ first half's stands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.kernels.lanes import even_odd, every_second, in_order, second_order, shift_in
 from cenote.kernels.pool.common import INDEX_PARAMETERS, MAXIMUM, NanGuard, PoolSpec, Strip, spans
 

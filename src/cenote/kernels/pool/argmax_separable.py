@@ -20,10 +20,9 @@ beats a NaN. Rows outside of the input count as the nearest row inside: equal va
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.kernels.pool.argmax_generic import index_shift, index_strip
 from cenote.kernels.pool.argmax_horizontal import (

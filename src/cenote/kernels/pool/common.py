@@ -10,7 +10,6 @@ both are the same, because there a window combines whole rows of contiguous elem
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I32, I64, Emitter, Number, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.text import split_words
 from cenote.core.types import is_float
 from cenote.kernels.base import KernelSpec

@@ -12,11 +12,11 @@ for item in items:                              # a strip of columns of a band o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Value
 from cenote.core.computed import computed
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.kernels.compensated import Compensated

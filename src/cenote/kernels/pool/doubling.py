@@ -9,11 +9,11 @@ written once, whatever the width (31 columns of float32: 3 loads, 5 shuffles, 7 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
 from cenote.codegen.variables import Variable
+from cenote.core.deferred import dataclass
 from cenote.kernels.lanes import lanes_from
 
 Combine = Callable[..., Value]

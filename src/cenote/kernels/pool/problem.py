@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.values import Scalar
-from cenote.core.cached import cached_property
 from cenote.core.computed import ComputedArray, computed, known
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.formulas.certain import always_at_most
 from cenote.core.pool_geometry import distinct
 from cenote.core.sizes import is_size, maximum, minimum, plain

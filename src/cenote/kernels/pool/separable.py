@@ -17,10 +17,9 @@ registers (`fused`) and no scratch row is used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, minimum, plain
 from cenote.core.target import Target
 from cenote.kernels.cost_model import PoolWork

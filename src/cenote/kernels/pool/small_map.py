@@ -13,11 +13,11 @@ doubling, in half the passes. Maxima may overlap at the end; sums add single tap
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.cost_model import PoolWork

@@ -20,10 +20,10 @@ where rows are too short for scratch rows to pay: 5x5 on 512 maps of 20x20 0.096
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.cost_model import PoolWork

@@ -24,10 +24,10 @@ exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.pool import horizontal

@@ -23,10 +23,10 @@ planes, or of one row, are no faster so than by `separable`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.pool.common import (

@@ -20,7 +20,6 @@ p 8, norm^(1 - p) is 1e42.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ import numpy as np
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to

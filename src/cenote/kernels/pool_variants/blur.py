@@ -13,13 +13,13 @@ vectors are contiguous whatever the stride.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.text import split_words

@@ -8,12 +8,12 @@ the columns are sorted first (the median of the largest minimum, the middle medi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import ClassVar
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import BOOL, F64, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.kernels.pool_variants.whole_window import WholeWindowSpec, WindowBand
 
 MOST_TAPS = 49  # of windows whose network is unrolled

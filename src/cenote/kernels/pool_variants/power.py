@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import vectors

@@ -6,12 +6,12 @@ top = max(taps);  y = top + sum(exp(tap - top) (tap - top)) / sum(exp(tap - top)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.kernels.pool.common import MAXIMUM, SUM, combine_all
 from cenote.kernels.pool_variants.whole_window import WholeWindowSpec, WindowBand
 

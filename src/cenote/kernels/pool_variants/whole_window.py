@@ -13,7 +13,6 @@ no result depends on how the work is split.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, Pointer, Scalar, Value
 from cenote.core.computed import computed
+from cenote.core.deferred import dataclass
 from cenote.core.pool_geometry import AxisWindow, window_count_table
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target

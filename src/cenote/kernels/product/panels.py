@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array

@@ -22,13 +22,13 @@ than the number of blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import BF16, F16, F32, I8, I32, U32, Pointer, Value
 from cenote.codegen.variables import Variable
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, minimum
 from cenote.core.target import Target
 from cenote.core.types import Array, short_name

@@ -25,10 +25,10 @@ for zeros, and its results are NaN: no pixel, row or picture reaches another one
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named

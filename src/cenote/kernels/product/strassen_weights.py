@@ -7,13 +7,13 @@ kernel makes the sums of them when it is loaded: both add the same numbers in th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Value
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array
 from cenote.kernels.base import Packed, Preparation
 from cenote.kernels.packing import PackingSpec

@@ -19,13 +19,14 @@ and a load of 64 bytes that crosses lines takes two turns (1,024 by 1,024: 66 us
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32
 from cenote.kernels import partial_sums

@@ -12,7 +12,7 @@ around in 32 bits, as ONNX's integer operators say.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -21,6 +21,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.dots import BYTES, WIDE, Dots, weight_type
 from cenote.codegen.values import F32, I8, I16, I32, I64, U8, Pointer, Scalar, Value
 from cenote.codegen.variables import Cursor, Variable
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.conv.direct import TABLE, ConvDirectSpec, DirectEmitter, Pixel, PixelWalk, TapChunk

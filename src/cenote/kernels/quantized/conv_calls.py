@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from cenote.codegen.dots import BYTES, arranged, weight_type
 from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array

@@ -7,7 +7,7 @@ The sums are exact as long as they stay within 2^24, as 258 products of the larg
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View

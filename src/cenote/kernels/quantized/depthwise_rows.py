@@ -10,7 +10,7 @@ row. The last columns of a tile are its last four: nothing behind the window is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.dots import BYTES, Dots
 from cenote.codegen.values import I32, I64, U8, Pointer, Value
 from cenote.codegen.variables import Variable
+from cenote.core.deferred import dataclass
 from cenote.core.target import PAIRS
 from cenote.core.types import Array
 from cenote.kernels.base import Call, KernelSpec

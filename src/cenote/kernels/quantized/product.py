@@ -22,7 +22,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +31,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.dots import BYTES, WIDE, Dots
 from cenote.codegen.values import F32, I8, I16, I32, U8, Pointer, Scalar, Value
 from cenote.codegen.variables import Cursor, Variable
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.core.types import is_float

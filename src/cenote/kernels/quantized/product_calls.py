@@ -7,13 +7,14 @@ highest bit has made them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.dots import BYTES, WIDE, arranged
 from cenote.codegen.tiles import ROW
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType

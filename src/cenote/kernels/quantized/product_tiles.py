@@ -8,7 +8,7 @@ to whole entries: what lies behind a row of A in the last one is multiplied by t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.dots import BYTES, FLIP
 from cenote.codegen.tiles import ROW, Tiles
 from cenote.codegen.values import I32, U8, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.elementwise.activations import Activation

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from cenote.codegen.tiles import ROW, ROWS
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.text import split_words
 from cenote.kernels.cost_model import LAUNCH, TILE_FINISH, TILE_MOVE, tile_seconds

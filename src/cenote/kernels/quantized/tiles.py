@@ -10,7 +10,7 @@ the estimate is 0.4 ms less (59 of 142 us with 64 channels at 56 x 56, 17 of 91 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.tiles import ROW, Tiles
 from cenote.codegen.values import F32, I8, I32, I64, U8, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to

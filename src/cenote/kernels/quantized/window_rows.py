@@ -13,7 +13,7 @@ The copy of 16-bit numbers is made of one of bytes in fours of channels, halo an
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.dots import BYTES
 from cenote.codegen.values import I16, Scalar
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.base import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from cenote.core.deferred import dataclass
 from cenote.core.formulas.certain import always_equal
 from cenote.kernels.base import present
 

@@ -18,10 +18,11 @@ at once 48, four 45; 4,096 by 4,096: 20, 23 and 18). The results are those of re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, View

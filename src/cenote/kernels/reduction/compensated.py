@@ -6,10 +6,9 @@ along a row. Pieces leave both, the sums before what they lost, and the launch t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.kernels.compensated import Compensated
 from cenote.kernels.reduction.reduce import WIDE, Places, ReduceSpec
 

@@ -17,7 +17,7 @@ short rows are done side by side (rows.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import KernelSpec, numbers_named

@@ -15,11 +15,11 @@ A row alone has one chain of additions and ends in a tree over the lanes of one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.core.types import is_float

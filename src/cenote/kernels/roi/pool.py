@@ -16,13 +16,13 @@ bits of the image it names, as a float64. Corners beyond 2^40 pixels are held th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.core.types import FLOAT64

@@ -7,13 +7,13 @@ Coordinates are computed in the order of the reference. `found` gets two words p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I64, U64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 

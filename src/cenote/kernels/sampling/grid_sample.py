@@ -14,13 +14,13 @@ copied as bits, whatever their type. Runs are long, so that a channel's pixels s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I32, I64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to

@@ -11,13 +11,13 @@ Plain maps are `resize_rows`'s, nearest neighbours `resize_nearest`'s.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, Array

@@ -17,13 +17,13 @@ have a run of places per tap, as long as whole vectors, so that only what is sto
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I32, I64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to

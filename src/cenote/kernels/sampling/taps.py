@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F64, I32, I64, U32, U64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.kernels.elementwise.functions import emit_function
 from cenote.kernels.elementwise.rounding import round_even
 

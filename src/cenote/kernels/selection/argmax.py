@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import BOOL, F32, I32, I64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.core.types import is_float

@@ -12,13 +12,13 @@ value stays, sums run in a fixed order, and the result is the same bits for any 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to

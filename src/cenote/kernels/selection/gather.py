@@ -11,13 +11,13 @@ x is (batches, extent_0, ..., inner), where all extents but the batch are named 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to

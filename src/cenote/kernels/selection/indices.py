@@ -8,13 +8,13 @@ zeros; the notes are read when the native stretch ends, before NumPy reads its r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import BOOL, I32, I64, U8, U16, U32, U64, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 
 WORDS = 4
 FILLED = 4  # vectors that are filled at once

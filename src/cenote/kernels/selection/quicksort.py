@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import I64, U64, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.kernels.lanes import compressed, set_bits
 
 SMALL = 32  # records that fit four registers

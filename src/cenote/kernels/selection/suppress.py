@@ -8,13 +8,13 @@ for box in order:                            emitted
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, pointers_to
 from cenote.kernels.selection.order import unsigned

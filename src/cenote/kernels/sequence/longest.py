@@ -8,10 +8,9 @@ for item in begin .. end:            emitted; an item is one step of all samples
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import INT64

@@ -16,13 +16,13 @@ have lengths, all begin in the first step, backwards too, and the state of one p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.dots import BYTES, Dots, arranged
 from cenote.codegen.values import F32, I8, I32, I64, U8, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array
 from cenote.kernels.base import pointers_to

@@ -11,10 +11,9 @@ begins at the same end of the groups at each step, so its part of the weights st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.kernels.base import numbers_named, pointers_to
 from cenote.kernels.sequence.recurrent import RecurrentSpec, Sweep

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to

@@ -7,11 +7,11 @@ for item in begin .. end:            emitted; an item is one step of one sample
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, U64, Scalar
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from cenote.core.cached import cached_property
 from cenote.core.computed import whole_of
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.sizes import maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.values import Pointer, Value
+from cenote.core.deferred import dataclass
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ two channels. Elements of U are zeros where there is no channel, so what V has t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -25,6 +24,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.dots import Dots
 from cenote.codegen.values import F32, I16, I32, U8, Pointer, Scalar, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import PAIRS, Target
 from cenote.kernels.base import numbers_named, pointers_to
 from cenote.kernels.quantized.requantize import store_requantized

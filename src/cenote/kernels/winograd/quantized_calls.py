@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import plain
 from cenote.core.target import PAIRS
 from cenote.core.types import Array

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from cenote.core.cached import cached_property
 from cenote.core.computed import whole_of
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.types import Array
 from cenote.kernels.base import Packed, View
 from cenote.kernels.tables import tiles_per_plane

@@ -17,11 +17,11 @@ tile stores the results that there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Value
 from cenote.codegen.variables import Cursor
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import numbers_named

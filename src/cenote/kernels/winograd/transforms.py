@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import ClassVar, TypeVar
@@ -25,7 +25,7 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Value
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.types import Array
 
 Row = tuple[Fraction, ...]

@@ -22,10 +22,10 @@ plane of depth and width.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Value
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.kernels.base import numbers_named

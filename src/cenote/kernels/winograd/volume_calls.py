@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
-from cenote.core.cached import cached_property
 from cenote.core.computed import whole_of
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.sizes import maximum, minimum
 from cenote.core.types import Array
 from cenote.kernels.base import Packed, View

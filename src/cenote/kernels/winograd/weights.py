@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F64, Value
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array
 from cenote.kernels.base import Packed, Preparation
 from cenote.kernels.packing import PackingSpec

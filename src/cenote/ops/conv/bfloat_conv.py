@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from cenote.codegen.bfloat import rounded
+from cenote.core.deferred import dataclass
 from cenote.core.errors import DTypeError
 from cenote.core.target import EMULATED, Target
 from cenote.core.types import BFLOAT16, FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType

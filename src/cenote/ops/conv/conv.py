@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from cenote.core.conv_geometry import ConvShape, output_size, resolve_pads
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.pool_geometry import Pairs, extents
 from cenote.core.target import Target

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from cenote.core.conv_geometry import ConvShape, check_auto_pad
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.pool_geometry import Pairs, extents, padding_pairs, same_pads
 from cenote.core.target import Target

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.conv_geometry import output_size
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.pool_geometry import Pairs, extents, padding_pairs
 from cenote.core.target import Target

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from cenote.core.cached import cached_property
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
 
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, Layout, TensorType

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.core.computed import SizedArray
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
 from cenote.core.types import BFLOAT16, FLOAT32, Array, TensorType, dtype_named, is_float
 from cenote.kernels.base import present

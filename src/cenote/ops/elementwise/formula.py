@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array, TensorType
 from cenote.kernels.elementwise.functions import FORMULAS
 from cenote.ops.base import Arrays, Sample, Types

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, INT64, PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present

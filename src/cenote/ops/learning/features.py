@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import FLOAT32, INT64, Array, TensorType
 from cenote.ops.base import Arrays, Imported, Op, Sample, Types

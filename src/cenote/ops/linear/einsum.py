@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.formulas.certain import always_equal
 from cenote.core.types import Array, TensorType

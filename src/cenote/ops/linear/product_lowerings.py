@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from cenote.core import limits
+from cenote.core.deferred import dataclass
 from cenote.core.formulas.certain import is_broadcast
 from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import EMULATED, Target

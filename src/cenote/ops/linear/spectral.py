@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.sizes import plain
 from cenote.core.types import FLOAT32, Array, TensorType

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, Array, TensorType

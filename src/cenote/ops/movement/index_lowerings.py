@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
 import numpy as np
 
 from cenote.core.computed import SizedArray
+from cenote.core.deferred import dataclass
 from cenote.core.errors import InputError
 from cenote.core.sizes import is_size
 from cenote.core.target import Target

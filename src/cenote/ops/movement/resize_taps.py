@@ -9,12 +9,12 @@ such places.) Filters of float64 have places of float64, as in PyTorch. What fol
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cenote.core import limits
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.text import split_words
 from cenote.core.types import Array

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.core.computed import computed
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ModelError, ShapeError, UnsupportedError
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from cenote.core import limits
 from cenote.core.computed import computed
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError
 from cenote.core.options import ACCUMULATIONS
 from cenote.core.pool_geometry import repeated

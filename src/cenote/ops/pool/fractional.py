@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, INT64, PLAIN, Array, TensorType

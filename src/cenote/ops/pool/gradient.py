@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOATS, INT64, PLAIN, Array, TensorType

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import InputError
 from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, Array, Layout, TensorType

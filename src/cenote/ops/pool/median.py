@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType
 from cenote.kernels.pool_variants.median import PoolMedian

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.pool_geometry import Pairs, extents, padding_pairs
 from cenote.core.target import Target

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core import limits
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, Array, TensorType

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.pool_geometry import AxisWindow, Pairs, axis_windows, refuse_empty_windows
 from cenote.core.target import Target

@@ -4,11 +4,12 @@ changes of scale."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from cenote.codegen.byte_tables import ENTRIES
+from cenote.core.deferred import dataclass
 from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType

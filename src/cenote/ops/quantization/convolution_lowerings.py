@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from cenote.codegen.dots import BYTES, WIDE
-from cenote.core.cached import cached_property
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.pool_geometry import Pairs
 from cenote.core.sizes import maximum
 from cenote.core.sizes import plain as plain_size

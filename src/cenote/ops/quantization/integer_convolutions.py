@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from cenote.codegen.dots import BYTES
-from cenote.core.cached import cached_property
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, buffer_elements, dense_strides, halo_offset, present

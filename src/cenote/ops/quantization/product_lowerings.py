@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.dots import BYTES, STORED, WIDE
 from cenote.core import limits
-from cenote.core.cached import cached_property
+from cenote.core.deferred import cached_property, dataclass
 from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import PAIRS, Target
 from cenote.core.types import FLOAT32, PLAIN, Array, TensorType

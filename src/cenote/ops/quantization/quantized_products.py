@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.text import split_words

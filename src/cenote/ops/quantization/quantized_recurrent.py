@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, Array, TensorType

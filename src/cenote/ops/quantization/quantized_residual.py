@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.text import split_words

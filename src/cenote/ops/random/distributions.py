@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, INT64, PLAIN, Array, TensorType, is_float

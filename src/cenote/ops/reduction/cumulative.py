@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType, is_float

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, INT64, PLAIN, Array, TensorType

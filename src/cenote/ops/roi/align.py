@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cenote.core import limits
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOAT64, FLOATS, INT64, PLAIN, Array, TensorType

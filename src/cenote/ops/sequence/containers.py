@@ -7,12 +7,12 @@ of a model.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.core.containers import content_of, items_of, packed
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ModelError, ShapeError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Op, Sample, ShapeFromData, Types

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Protocol
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import InputError
 from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, OperatorError, shown
 from cenote.core.extensions.classes import OperatorClass
 from cenote.core.extensions.functions import OperatorFunction

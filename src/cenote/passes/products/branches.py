@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.types import FLOAT32, Array
 from cenote.graph.graph import Graph, Node

@@ -11,11 +11,12 @@ always faster: `Model.treat` tries it where `cenote diagnose` finds dilated conv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node

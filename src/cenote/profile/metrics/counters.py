@@ -15,8 +15,9 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from cenote.core.deferred import dataclass
 
 _HARDWARE, _SOFTWARE, _CACHE = 0, 1, 3  # types of events
 _L1, _LLC, _READ, _ACCESS, _MISS = 0, 2, 0, 0, 1

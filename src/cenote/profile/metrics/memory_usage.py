@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from cenote.codegen.jit import host_target
 from cenote.compiler.report import PlanDescription
+from cenote.core.deferred import dataclass
 from cenote.core.text import Report, aligned, digits, ending
 from cenote.core.types import Declared, TensorType
 from cenote.profile.metrics.step_metrics import MEMORY, LevelBytes, levels_of, sorted_by_level

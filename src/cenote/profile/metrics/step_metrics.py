@@ -11,10 +11,10 @@ cache.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from cenote.compiler.report import StepDescription
+from cenote.core.deferred import dataclass
 from cenote.profile.roofs import Roofs
 
 MEMORY = "memory"

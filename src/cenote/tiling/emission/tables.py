@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import UnsupportedError
 from cenote.core.pool_geometry import AxisWindow
 from cenote.ops.conv.conv import Conv

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.core import limits
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import TensorType
 from cenote.ops.base import Op

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Op
 from cenote.ops.values import seeded

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.types import INT64, Array, TensorType, dtype_named
 from cenote.ops.base import Op
 from cenote.ops.pool.adaptive import AdaptivePool

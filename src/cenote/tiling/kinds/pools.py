@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, UnsupportedError, shown
 from cenote.core.types import Array, TensorType, dtype_named
 from cenote.ops.base import Box, Op

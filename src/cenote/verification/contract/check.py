@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from cenote.codegen import jit
+from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError
 from cenote.core.extensions.classes import OperatorClass, is_operator_class
 from cenote.core.extensions.registry import class_of

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from cenote.core.deferred import dataclass
 from cenote.core.text import aligned
 
 
