@@ -28,7 +28,7 @@ SIZES = [(1, 65, 80), (4, 66, 81), (1, 64, 112), (3, 80, 65), (2, 97, 64)]
 CHANNELS, WIDE = 16, 32
 WEIGHTS = {
     "w": (CHANNELS, CHANNELS, 1, 1), "v": (CHANNELS, CHANNELS, 1, 1), "u": (WIDE, CHANNELS, 1, 1),
-    "k": (WIDE, WIDE, 1, 1),
+    "k": (WIDE, WIDE, 1, 1), "t": (CHANNELS, CHANNELS, 3, 3),
 }  # fmt: skip
 # Pads as TensorFlow's "same" computes them: max((ceil(h / 2) - 1) * 2 + 3 - h, 0), half of it in front.
 PADS = """s = Shape(x)  hw = Slice(s, two, four)  f = Cast<to=1>(hw)  half = Div(f, twof)  up = Ceil(half)
@@ -53,6 +53,8 @@ GRAPHS = {
     "a mean of rows": """a = Transpose<perm=[0,2,3,1]>(x)  z = ReduceMean<keepdims=0>(a, axes)""",
     "tokens twice": """a = Reshape(x, flat)  b = Transpose<perm=[0,2,1]>(a)  c = Concat<axis=1>(b, b)
         d = Slice(c, one1, last, axis)  z = Concat<axis=1>(d, b)""",
+    "windows apart": """a = Conv<pads=[2,2,2,2], dilations=[2,2]>(x, t)  b = Relu(a)
+        c = Conv<pads=[60,60,60,60], dilations=[60,60]>(b, t)  z = Add(c, x)""",
     "channels that differ": """a = Conv(x, u)  b = Relu(a)  c = Conv(b, k)  d = Add(a, c)  z = Sigmoid(d)""",
 }  # fmt: skip
 # On bytes from end to end: convolutions one and two apart, a residual, a mean, a product.

@@ -30,6 +30,23 @@ def tap_table(
     return table
 
 
+def part_table(
+    window: tuple[int, ...],
+    steps: tuple[int, ...],
+    origin: int,
+    channels: int,
+    channel_step: int,
+    taps: tuple[int, ...],
+    every: int,
+) -> Array:
+    """The offsets of the taps of a part of a window, as `tap_table`, then where their weights lie among all: the part
+    has the `taps` of `every` one."""
+    numbers = np.add.outer(np.arange(channels) * every, taps).ravel()
+    return np.concatenate(
+        (tap_table(window, steps, origin, channels, channel_step), numbers.astype(np.int32))
+    )
+
+
 def ranged_tap_table(
     window: tuple[int, ...],
     steps: tuple[int, ...],

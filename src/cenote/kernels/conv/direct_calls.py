@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import field, replace
+from operator import eq
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
 from cenote.kernels.partial_sums import SumBlocks
 from cenote.kernels.row_shares import row_shares
-from cenote.kernels.tables import tap_table
+from cenote.kernels.tables import part_table, tap_table
 
 # Multiply-adds per second of one core, to size pieces of work; a factor of 2 either way does no harm.
 MACS_PER_SECOND = 50e9
@@ -173,7 +174,11 @@ class FilterGroups:
         small = not is_size(self.shape.pixels) and self.shape.pixels < 24
         self.joins_images = small and not always_equal(self.shape.n, 1) and not deep
         self.images = 1 if self.joins_images else self.shape.n
+        # A part of a map of open size may be empty.
+        self.present = minimum(1, self.shape.pixels) if problem.taps and is_size(self.shape.pixels) else 1
         self.pixels = self.shape.pixels * (self.shape.n if self.joins_images else 1)
+        if is_size(self.present):
+            self.pixels = maximum(1, self.pixels)
         pointwise = self.shape.is_pointwise and not self.joins_images
         self.flat_x = pointwise and not problem.plain and self._is_flat(x)
         self.flat_y = self.flat_x and self._is_flat(y) and (residual is None or self._is_flat(residual))
@@ -183,8 +188,11 @@ class FilterGroups:
         """Whether the pixels of a channel block lie one after the other."""
         _, _, d, h, w = deep_strides(view)
         depth, height, width = self.shape.out
-        rows = (not is_size(height) and height == 1) or h == width * w
-        return w == self.lanes and rows and (depth == 1 or d == height * width * w)
+        same = (
+            always_equal if self.problem.taps else eq
+        )  # parts of maps of open sizes are not asked whether they are all
+        rows = (not is_size(height) and height == 1) or same(h, width * w)
+        return w == self.lanes and rows and (depth == 1 or same(d, height * width * w))
 
     def call(self) -> Call:
         rest_channels = 0 if self.problem.plain else self.shape.group_channels % self.inner
@@ -279,8 +287,7 @@ class FilterGroups:
         table = computed(tap_table, window, steps, origin, count, c)
         if self.problem.taps:
             every = math.prod(self.problem.weights.shape[2:])
-            numbers = np.add.outer(np.arange(count) * every, self.problem.taps).ravel()
-            table = np.concatenate((np.asarray(table), numbers.astype(np.int32)))
+            table = computed(part_table, window, steps, origin, count, c, self.problem.taps, every)
         return table, whole * taps, (count - whole) * taps
 
     def _pad(self, *steps: int) -> int:
@@ -376,6 +383,6 @@ class FilterGroups:
         bands = -(-tiles // band)
         band = -(-tiles // bands)
         bands = -(-tiles // band)
-        items = self.images * bands * groups if is_size(self.pixels) or self.pixels else 0
+        items = self.images * bands * groups * self.present if is_size(self.pixels) or self.pixels else 0
         grain = maximum(1, minimum(math.floor(piece / (per_tile * band)), items // 8))
         return items, grain, {"band": band, "bands": bands, "groups_inside": int(inside)}

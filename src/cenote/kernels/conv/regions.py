@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.deferred import dataclass
-from cenote.core.sizes import is_size
+from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.kernels.base import Call, View
 from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
@@ -38,8 +38,12 @@ class AxisPart:
 
 
 def axis_parts(shape: ConvShape, axis: int) -> list[AxisPart]:
-    """Return the parts of an axis (of stride 1), in order; an empty list where some place sees no tap."""
+    """Return the parts of an axis (of stride 1), in order; an empty list where some place sees no tap. Where the size
+    is open, any part may be empty, and there are parts only where a tap lies on the place itself."""
     size, window, step, pad = shape.size[axis], shape.window[axis], shape.dilations[axis], shape.pads[axis][0]
+    if is_size(size):
+        on_place = pad % step == 0 and pad // step < window and sum(shape.pads[axis]) == (window - 1) * step
+        return list(_open_parts(size, window, step, pad)) if on_place else []
     parts: list[AxisPart] = []
     for place in range(shape.out[axis]):
         inside = [tap for tap in range(window) if 0 <= place + tap * step - pad < size]
@@ -52,20 +56,35 @@ def axis_parts(shape: ConvShape, axis: int) -> list[AxisPart]:
     return parts
 
 
+def _open_parts(size: int, window: int, step: int, pad: int) -> Iterator[AxisPart]:
+    """Yield the parts of an axis whose result is as long as it is: a place sees a tap from `pad - tap * step` on, and
+    up to as far from the end."""
+    for first, last in itertools.product(range(pad // step + 1), range(pad // step, window)):
+        begin, end = max(0, pad - first * step), size + min(0, pad - last * step)
+        if first:
+            end = minimum(end, pad - (first - 1) * step)
+        if last < window - 1:
+            begin = maximum(begin, size + pad - (last + 1) * step)
+        yield AxisPart(begin, maximum(begin, end), first, last)
+
+
 def share_of_taps(shape: ConvShape, lanes: int) -> float:
     """Share of the plain sum's multiply-adds that regions need for a deep convolution; 1 where regions do not suit
     it."""
-    known = not any(map(is_size, (*shape.size, *shape.out, *(end for pair in shape.pads for end in pair))))
+    known = not any(map(is_size, itertools.chain(*shape.pads)))
     simple = shape.groups == 1 and shape.group_channels % lanes == 0 and set(shape.strides) == {1}
     if not known or not simple or max(shape.dilations) == 1 or min((0, *itertools.chain(*shape.pads))) < 0:
         return 1.0
-    shares = [sum(part.seen for part in axis_parts(shape, axis)) for axis in range(3)]
-    return math.prod(shares) / (shape.pixels * shape.taps) or 1.0
+    shares = [sum(plain(part.seen) for part in axis_parts(shape, axis)) for axis in range(3)]
+    return math.prod(shares) / (plain(shape.pixels) * shape.taps) or 1.0
 
 
 def taps_read(shape: ConvShape) -> int:
-    """Number of taps of all regions together: each reads the weights of its own taps."""
-    return math.prod(sum(part.last - part.first + 1 for part in axis_parts(shape, axis)) for axis in range(3))
+    """Number of taps of all regions together that have a place: each reads the weights of its own taps."""
+    return math.prod(
+        sum(part.last - part.first + 1 for part in axis_parts(shape, axis) if plain(part.seen))
+        for axis in range(3)
+    )
 
 
 def region_calls(

@@ -48,6 +48,7 @@ class WinogradTiling:
     pool: bool = False
 
     kind = WinogradSpec
+    may_be_empty = False  # at sizes other than that at hand
 
     @property
     def vertical(self) -> Filtering:
@@ -156,7 +157,8 @@ class WinogradTiling:
         weights = 4 * self.weights.points * self.channel_blocks * self.filter_blocks * self.lanes**2
         least = _LEAST_TILES if weights <= self.target.l2_bytes else 2 * _LEAST_TILES
         most = max(24, min(96, self.target.l2_bytes // 2 // per_tile))
-        for_caches = whole_of(tiles_per_block, 1, 96, self.tiles, self.split, least, most)
+        tiles = maximum(1, self.tiles) if self.may_be_empty else self.tiles
+        for_caches = whole_of(tiles_per_block, 1, 96, tiles, self.split, least, most)
         return maximum(1, minimum(for_caches, -(-self.tiles // self.shares)))
 
     @property
@@ -295,13 +297,11 @@ class WinogradTiling:
         residual: View | None,
         v: View | None,
     ) -> list[Call]:
-        """Return a launch per kernel. `constants`: arrays, by the words' names; `further`: numbers of these kernels
-        alone."""
-        if not self.tiles:
+        """Return a launch per kernel. `constants`: arrays by their words; `further`: numbers of these kernels alone."""
+        if not self.may_be_empty and not self.tiles:
             return []
         steps = {"x": self.steps(x), "y": self.steps(y), "r": self.steps(residual or y)}
-        pads = self.shape.pads
-        row = self.pitch
+        pads, row = self.shape.pads, self.pitch
         above = pads[-2][0] * steps["x"]["h"] if len(pads) > 1 else 0
         source = x.at(-(above + pads[-1][0] * row))
         pointers: dict[str, Argument] = {**constants, "x": source, "residual": residual, "y": y, "v": v}
@@ -395,6 +395,6 @@ class WinogradTiling:
 
     def _share(self, pieces: int, is_input: bool) -> int:
         """Number of channel blocks, or filter groups, per piece of work: some 16 pieces in all, none very small."""
-        wanted = max(1, -(-16 // plain(self.blocks)))
+        wanted = max(1, -(-16 // max(1, plain(self.blocks))))
         least = max(1, 64 // plain(self.block)) if is_input else 1
         return min(pieces, max(least, pieces // wanted))

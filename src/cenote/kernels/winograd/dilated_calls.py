@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.deferred import dataclass
+from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.kernels.base import View
 from cenote.kernels.elementwise.activations import Activation
@@ -35,6 +36,14 @@ class WinogradDilatedTiling(WinogradTiling):
         steps = super().steps(view)
         return steps | {"h": steps["h"] * self.apart[0], "next_row": steps["h"]}
 
+    @property
+    def is_empty(self) -> bool:
+        return not is_size(self.tiles) and not self.tiles
+
+    @property
+    def may_be_empty(self) -> bool:  # type: ignore[override]
+        return is_size(self.tiles)
+
     def _spec(self, phase: str, activation: Activation, residual: bool) -> WinogradSpec:
         return replace(super()._spec(phase, activation, residual), dilated=True)
 
@@ -48,9 +57,10 @@ def dilated_tilings(
     shape: ConvShape, tile: tuple[int, int], target: Target
 ) -> Iterator[WinogradDilatedTiling]:
     """Yield a tiling of each size that the maps of a dilated layer have: where the dilation does not divide the rows,
-    the first maps have one more than the others, and so with columns.
+    the first maps have one more than the others, and so with columns. Where the number of rows is open, so are those of
+    these maps, of which there may be none.
 
-    Pads before x are multiples of the dilations, and sizes are known.
+    Pads before x are multiples of the dilations.
     """
     steps = shape.dilations
     pads = tuple((before // step, after) for (before, after), step in zip(shape.pads, steps, strict=True))
@@ -58,7 +68,7 @@ def dilated_tilings(
     for (row, tall), (column, wide) in itertools.product(rows, columns):
         size, out = (
             tuple(
-                max(0, -(-(extent - begin) // step))
+                maximum(0, -(-(extent - begin) // step))
                 for extent, begin, step in zip(of, (row, column), steps, strict=True)
             )
             for of in (shape.size, shape.out)
@@ -70,7 +80,7 @@ def dilated_tilings(
 def _begins(extent: int, step: int) -> Iterator[tuple[int, int]]:
     """Yield where maps of one extent begin, and how many there are: longer ones first."""
     longer = extent % step
-    if longer:
+    if is_size(extent) or longer:
         yield 0, longer
-    if extent >= step:
+    if is_size(extent) or extent >= step:
         yield longer, step - longer

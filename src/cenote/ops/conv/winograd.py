@@ -61,11 +61,10 @@ def strided_tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
 
 
 def dilated_tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
-    """Outputs per tile of the maps of every d-th row and column: known sizes of two axes, stride 1, one group."""
+    """Outputs per tile of the maps of every d-th row and column: two axes, stride 1, one group."""
     if shape.rank != 2 or max(shape.dilations) == 1 or not _moves_by(1, shape):
         return ()
-    sizes = (*shape.size, *shape.out, *itertools.chain(*shape.pads))
-    if any(map(is_size, sizes)) or any(
+    if any(map(is_size, itertools.chain(*shape.pads))) or any(
         begin % step for (begin, _), step in zip(shape.pads, shape.dilations, strict=True)
     ):
         return ()
@@ -150,7 +149,7 @@ class _Part:
 
     def _from(self, view: View, vector: int) -> View:
         row, column = self.pixel
-        if not (vector or row or column):
+        if not any(is_size(each) or each for each in (vector, row, column)):
             return view
         return view.at(vector * view.strides[1] + row * view.strides[-2] + column * view.strides[-1])
 
@@ -251,6 +250,8 @@ def _in_tiles(problem: ConvProblem, parts: Sequence[_Part]) -> Lowering:
     if isinstance(tiling, WinogradRowsTiling):
         halo = ((halo[0][0], halo[0][1] + tiling.further),)
     room = reduce(maximum, (part.tiling.temporary_elements for part in parts))
+    if is_size(room) and tiling.may_be_empty:
+        room = maximum(1, room)
 
     def calls(x: View, y: View, residual: View | None, between: View | None = None) -> Iterator[Call]:
         packed: dict[int, Packed] = {}

@@ -1,0 +1,88 @@
+"""Dilated convolutions of open sizes: the same kernels at every size, whichever parts of the map are empty there."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import cenote
+from cenote.core.types import Array
+from cenote.ops.conv.conv import Conv
+
+# Batch, height, width: the map is larger than the dilation, smaller, between it and twice as large; a row, a pixel;
+# rows that the dilation divides; no picture, of which no algorithm is asked by name.
+SIZES = [
+    (1, 40, 33),
+    (2, 5, 7),
+    (1, 9, 17),
+    (3, 24, 8),
+    (1, 1, 30),
+    (1, 1, 1),
+    (0, 9, 9),
+    (1, 25, 24),
+    (2, 40, 33),
+]
+# Algorithm, channels, filters, window, dilations, pads (before and after, of rows and of columns). 600 filters are more
+# than tiles.
+CASES = [
+    ("direct_regions", 16, 24, (3, 3), (8, 8), ((8, 8), (8, 8))),
+    ("direct_regions", 32, 24, (3, 5), (13, 4), ((13, 13), (8, 8))),
+    ("direct_regions", 16, 24, (3, 1), (20, 1), ((20, 20), (0, 0))),
+    ("direct_regions", 16, 24, (2, 4), (12, 6), ((0, 12), (12, 6))),
+    ("winograd_f4_dilated", 16, 24, (3, 3), (2, 2), ((2, 2), (2, 2))),
+    ("winograd_f2_dilated", 24, 600, (3, 3), (4, 3), ((4, 4), (3, 3))),
+    ("winograd_f2_dilated", 16, 600, (3, 3), (8, 8), ((8, 8), (8, 8))),
+]
+
+
+def model_of(op: Conv, weights: Array, bias: Array, added: bool) -> onnx.ModelProto:
+    """Return max(conv(x) [+ x], 0) of a batch and a map of open sizes."""
+    (top, bottom), (left, right) = op.pads
+    pads = [top, left, bottom, right]
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["a"], "conv", dilations=op.dilations, pads=pads)]
+    if added:
+        nodes.append(helper.make_node("Add", ["a", "x"], ["s"]))
+    nodes.append(helper.make_node("Relu", [nodes[-1].output[0]], ["y"]))
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", channels, f"{name}h", f"{name}w"])
+        for name, channels in (("x", weights.shape[1]), ("y", weights.shape[0]))
+    ]
+    constants = [numpy_helper.from_array(each, name) for name, each in (("w", weights), ("b", bias))]
+    graph = helper.make_graph(nodes, "dilated", ends[:1], ends[1:], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("first", [0, 1, 5])
+@pytest.mark.parametrize(("algorithm", "channels", "filters", "window", "dilations", "pads"), CASES)
+def test_every_size_has_the_answer_of_the_reference(
+    algorithm: str,
+    channels: int,
+    filters: int,
+    window: tuple[int, int],
+    dilations: tuple[int, int],
+    pads: tuple[tuple[int, int], ...],
+    first: int,
+) -> None:
+    """Whichever size is planned first, where the algorithm is to be had for it."""
+    random = np.random.default_rng(channels + first)
+    filters = channels if first == 1 else filters
+    weights = (random.standard_normal((filters, channels, *window)) / 8).astype(np.float32)
+    bias = random.standard_normal(filters).astype(np.float32)
+    op = Conv(dilations=dilations, pads=pads)
+    added = filters == channels
+    small = algorithm.startswith("winograd") and first
+    named = {} if small else {"conv": algorithm}
+    model = cenote.load(model_of(op, weights, bias, added), threads=2, algorithms=named)
+    for index, (n, height, width) in enumerate([SIZES[first], *SIZES]):
+        if named and not n:
+            continue
+        x = random.standard_normal((n, channels, height, width)).astype(np.float32)
+        y = np.asarray(model(x))
+        if index == 0 and named:
+            assert algorithm in {step.algorithm for step in model.plan.describe().steps}
+        (wanted,) = op.reference(*(each.astype(np.float64) for each in (x, weights, bias)))
+        wanted = np.maximum(wanted + x if added else wanted, 0)
+        assert y.shape == wanted.shape
+        np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-5 * max(1, np.abs(wanted).max(initial=0)))
