@@ -39,8 +39,8 @@ def part_table(
     taps: tuple[int, ...],
     every: int,
 ) -> Array:
-    """The offsets of the taps of a part of a window, as `tap_table`, then where their weights lie among all: the part
-    has the `taps` of `every` one."""
+    """The offsets of the taps of a part of a window, as `tap_table`, then the numbers of their weights. `taps`: the
+    numbers of the part's taps in the whole window; `every`: how many that has."""
     numbers = np.add.outer(np.arange(channels) * every, taps).ravel()
     return np.concatenate(
         (tap_table(window, steps, origin, channels, channel_step), numbers.astype(np.int32))

@@ -188,9 +188,8 @@ class FilterGroups:
         """Whether the pixels of a channel block lie one after the other."""
         _, _, d, h, w = deep_strides(view)
         depth, height, width = self.shape.out
-        same = (
-            always_equal if self.problem.taps else eq
-        )  # parts of maps of open sizes are not asked whether they are all
+        # Whether a part of a map of open size is all of it is not asked: that would part sizes.
+        same = always_equal if self.problem.taps else eq
         rows = (not is_size(height) and height == 1) or same(h, width * w)
         return w == self.lanes and rows and (depth == 1 or same(d, height * width * w))
 

@@ -37,11 +37,7 @@ class WinogradDilatedTiling(WinogradTiling):
         return steps | {"h": steps["h"] * self.apart[0], "next_row": steps["h"]}
 
     @property
-    def is_empty(self) -> bool:
-        return not is_size(self.tiles) and not self.tiles
-
-    @property
-    def may_be_empty(self) -> bool:  # type: ignore[override]
+    def may_be_empty(self) -> bool:  # type: ignore[override]  # no other tiling is ever empty
         return is_size(self.tiles)
 
     def _spec(self, phase: str, activation: Activation, residual: bool) -> WinogradSpec:
