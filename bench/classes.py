@@ -137,7 +137,7 @@ def sizes_of(one: Architecture, count: int, seed: int) -> list[Shape]:
 def of_zoo(folder: Path, count: int, seed: int) -> Iterator[Classes]:
     """Every architecture that `bench.zoo.export` has written into a folder with open sizes."""
     for one in ARCHITECTURES.values():
-        if (path := ModelFiles(one.name, folder).converted("any.onnx")).exists():
+        if (path := ModelFiles(one.name, folder).of_open_sizes.onnx).exists():
             yield classes_of(one.name, path, sizes_of(one, count, seed))
 
 

@@ -1,6 +1,7 @@
 """Whole models: Cenote beside its peers. `python -m bench.models --help`"""
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,19 @@ from bench.verdict import TOLERANCE, Row
 OURS = "bench.engines.cenote"  # has CENOTE_TARGET
 
 
-def measure(files: ModelFiles, specs: list[EngineSpec], plan: Plan, tolerance: float = TOLERANCE) -> Row:
-    """One model with one number of threads; `tolerance`: of models that have none of their own."""
+def measure(
+    files: ModelFiles,
+    specs: Iterable[EngineSpec],
+    plan: Plan,
+    tolerance: float = TOLERANCE,
+    *,
+    opened: bool = False,
+) -> Row:
+    """One model with one number of threads; `tolerance`: of models that have none of their own; `opened`: its file of
+    open sizes, at the same size."""
     truth = files.read("y64")
-    outcomes = compare(specs, files, files.read("x"), lambda found: error(found, (truth,)), plan)
+    work = files.of_open_sizes if opened else files
+    outcomes = compare(specs, work, files.read("x"), lambda found: error(found, (truth,)), plan)
     return Row(
         files.name, plan.threads, outcomes, int(files.read("macs")), tolerance=files.tolerance or tolerance
     )

@@ -65,6 +65,13 @@ class FastModel(ModelEngine):
         return self.counter.kernels
 
 
+class FixedSizeModel(FastModel):
+    """Of a file of open sizes, the one of the same network whose size is fixed."""
+
+    def load(self, work: ModelFiles, threads: int) -> None:
+        super().load(work.of_fixed_size, threads)
+
+
 class ExactModel(FastModel):
     """Whole models without Winograd."""
 

@@ -38,6 +38,13 @@ MODEL_ENGINES = by_name(
     EngineSpec("litert", "bench.engines.litert", "Model"),
 )
 
+# Given files of open sizes; "cenote_fixed" takes the one of the same network whose size is fixed.
+OPEN_SIZE_ENGINES = by_name(
+    EngineSpec("cenote", "bench.engines.cenote", "FastModel"),
+    EngineSpec("cenote_fixed", "bench.engines.cenote", "FixedSizeModel"),
+    EngineSpec("onnxruntime", "bench.engines.onnxruntime", "Model"),
+)
+
 BFLOAT_ENGINES = by_name(
     EngineSpec("cenote", "bench.engines.cenote", "BfloatModel", prepares=True),
     EngineSpec("cenote_float32", "bench.engines.cenote", "FastModel", prepares=True),

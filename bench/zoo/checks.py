@@ -93,7 +93,7 @@ def open_inputs(one: Architecture) -> list[np.ndarray]:
 
 def check_open(one: Architecture, folder: Path, tolerance: float) -> Check:
     """The file of open sizes, loaded once and run at several, against ONNX Runtime, or float64 where they differ."""
-    files, found = ModelFiles(f"{one.name}.any", folder), Check()
+    files, found = ModelFiles(one.name, folder).of_open_sizes, Check()
     inputs = open_inputs(one)
     try:
         theirs = answers(False, files, inputs, 2)

@@ -13,6 +13,7 @@ from bench.zoo.results import Found
 
 LOWEST = 10
 PEER = "onnxruntime"
+FIXED = "cenote_fixed"
 
 _ABOUT = f"""\
 Architectures of torchvision, timm, segmentation-models-pytorch, pytorchcv, monai, spandrel, transformers and diffusers,
@@ -29,19 +30,24 @@ Engines run in turns, each in a process of its own. Ratios are of median times, 
 Cenote is faster. Star: the peer's answer is not right, so that its ratio counts nowhere. `-`: it does not run there, or
 was not timed."""
 
+_OPEN_TIMES = f"""\
+Open over fixed: the time of the file of open sizes, at the timed size, over that of the file of fixed size, on one
+thread; then {PEER}'s time with the file of open sizes over Cenote's."""
+
 
 def page(everything: Sequence[Found], machine: dict[str, Any]) -> str:
     """The whole page, of the networks that were checked or timed."""
     known = [found for found in everything if found.fixed or found.rows]
     rows = [row for found in known for row in found.rows]
+    opened = [row for found in known for row in found.open_rows]
     parts = [
         f"# {len(known)} architectures, beside other engines",
         _ABOUT,
-        "\n".join(verdicts(known, rows)),
+        "\n".join((*verdicts(known, rows), *open_verdicts(opened))),
         f"## The lowest {LOWEST}\n\n{lowest(rows)}",
         f"## Times\n\n{_TIMES}\n\n{times(known)}",
-        f"## Answers\n\n{_answers(known)}",
-        f"## Could not run\n\n{failures(rows)}\n## Versions\n\n{versions(rows)}",
+        f"## Answers, and times of open sizes\n\n{_OPEN_TIMES}\n\n{_answers(known)}",
+        f"## Could not run\n\n{failures([*rows, *opened])}\n## Versions\n\n{versions(rows)}",
         f"## Machine\n\n{describe_markdown(machine)}",
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
@@ -75,6 +81,31 @@ def verdicts(known: Sequence[Found], rows: Sequence[Row]) -> Iterator[str]:
         }
         if len(timed) < len({row.work for row in rows}):
             yield f"- {peer} was timed on {len(timed)} of the networks"
+
+
+def open_verdicts(rows: Sequence[Row]) -> Iterator[str]:
+    """Geometric means of the files of open sizes, for each count of threads."""
+    for threads in sorted({row.threads for row in rows}):
+        group = [row for row in rows if row.threads == threads]
+        over_fixed = [over for row in group if (over := open_over_fixed(row)) is not None]
+        peers = [ratio for row in group if (ratio := ratio_to(row, PEER)) is not None]
+        mean, over = geometric_mean(peers), geometric_mean(over_fixed)
+        if mean is None or over is None:
+            continue
+        yield (
+            f"- files of open sizes, {threads} thread(s), {len(over_fixed)} networks: geometric mean over {PEER} "
+            f"**{mean:.3g}**, lowest {min(peers):.3g}; over the files of fixed size {over:.3g}, highest "
+            f"{max(over_fixed):.3g}"
+        )
+
+
+def open_over_fixed(row: Row | None) -> float | None:
+    """Cenote's time with the file of open sizes over that with the file of fixed size, where both are right: the least
+    times, whose ratio hardly depends on what else ran."""
+    opened, fixed = (row.outcome(OURS), row.outcome(FIXED)) if row else (None, None)
+    if row is None or opened is None or fixed is None or not row.counts(opened) or not row.counts(fixed):
+        return None
+    return opened.fastest / fixed.fastest
 
 
 def _peers(rows: Sequence[Row]) -> list[str]:
@@ -167,12 +198,20 @@ def _answers(known: Sequence[Found]) -> str:
                 if opened
                 else "not exported",
                 str(opened.classes) if opened else "-",
+                *_open_times(found),
                 _hosts(found),
                 _told(found.fixed, opened or Check()),
             ]
         )
-    header = ["", "error", f"{PEER}'s", "open sizes", "plans", "steps in Python", "remarks"]
+    compared = ["open over fixed", f"{PEER} over open"]
+    header = ["", "error", f"{PEER}'s", "open sizes", "plans", *compared, "steps in Python", "remarks"]
     return table(header, lines)
+
+
+def _open_times(found: Found) -> list[str]:
+    row = found.timed(1, opened=True)
+    ratios = open_over_fixed(row), ratio_to(row, PEER) if row else None
+    return ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
 
 
 def _error(check: Check, tolerance: float, error: Callable[[Check], float | None]) -> str:

@@ -22,10 +22,21 @@ class Found:
     open: Check | None = None
     tolerance: float = TOLERANCE
     rows: list[Row] = field(default_factory=list)
+    # The file of open sizes at the same size, beside the one of fixed size and ONNX Runtime.
+    open_rows: list[Row] = field(default_factory=list)
 
-    def timed(self, threads: int) -> Row | None:
-        """The times with so many threads."""
-        return next((row for row in self.rows if row.threads == threads), None)
+    def timed(self, threads: int, *, opened: bool = False) -> Row | None:
+        """The times with so many threads, of the file of fixed size or of open sizes."""
+        return next((row for row in self.rows_of(opened) if row.threads == threads), None)
+
+    def rows_of(self, opened: bool) -> list[Row]:
+        """The times of one file, with any number of threads."""
+        return self.open_rows if opened else self.rows
+
+    def add(self, row: Row, opened: bool) -> None:
+        """Keep new times in place of earlier ones."""
+        rows = self.rows_of(opened)
+        rows[:] = [*(other for other in rows if other.threads != row.threads), row]
 
 
 def read(folder: Path, name: str) -> Found:
@@ -35,7 +46,8 @@ def read(folder: Path, name: str) -> Found:
         return Found(name)
     plain = json.loads(path.read_text())
     checks = {key: plain[key] and Check(**plain[key]) for key in ("fixed", "open")}
-    return Found(name, **checks, tolerance=plain["tolerance"], rows=list(map(Row.from_json, plain["rows"])))
+    rows = {key: list(map(Row.from_json, plain.get(key, ()))) for key in ("rows", "open_rows")}
+    return Found(name, **checks, tolerance=plain["tolerance"], **rows)
 
 
 def write(folder: Path, found: Found) -> None:
@@ -46,6 +58,7 @@ def write(folder: Path, found: Found) -> None:
         "open": found.open and finite(asdict(found.open)),
         "tolerance": found.tolerance,
         "rows": [row.as_json() for row in found.rows],
+        "open_rows": [row.as_json() for row in found.open_rows],
     }
     part = folder / f"{found.name}.part"
     part.write_text(json.dumps(plain, indent=1) + "\n")

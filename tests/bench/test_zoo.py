@@ -93,11 +93,13 @@ def found_of(ours: float, peer: float, error: float) -> results.Found:
         Outcome("onnxruntime", "1", error=error, fastest=peer, median=peer, round_medians=[peer, peer]),
         Outcome("litert", failure="UnavailableError: no file"),
     ]
+    fixed = Outcome("cenote_fixed", "1", error=1e-6, fastest=ours / 1.25, median=ours, round_medians=[ours])
     return results.Found(
         "own-dcgan",
         fixed=Check(1e-6, 1e-6, host_steps={"NonZero": 1}),
         open=Check(float("inf"), classes=2),
         rows=[Row("own-dcgan", 1, outcomes, 10**9)],
+        open_rows=[Row("own-dcgan", 1, [*outcomes, fixed], 10**9)],
     )
 
 
@@ -106,10 +108,27 @@ def test_results_come_back_as_they_were_written(tmp_path: Path) -> None:
     results.write(tmp_path, found)
     back = results.read(tmp_path, found.name)
     assert back.rows == found.rows
+    assert back.timed(1, opened=True) == found.open_rows[0]
     assert back.fixed == found.fixed
     assert back.open is not None
     assert not back.open.is_right(1e-4)
     assert results.read(tmp_path, "own-wavenet") == results.Found("own-wavenet")
+
+
+def test_new_times_replace_those_of_as_many_threads_of_the_same_file() -> None:
+    found = found_of(1e-3, 2e-3, 1e-6)
+    again = Row("own-dcgan", 1, [])
+    found.add(again, opened=True)
+    found.add(Row("own-dcgan", 2, []), opened=True)
+    assert found.timed(1, opened=True) is again
+    assert [row.threads for row in found.open_rows] == [1, 2]
+    assert [row.threads for row in found.rows] == [1]
+
+
+def test_files_of_open_sizes_are_those_of_the_same_network(tmp_path: Path) -> None:
+    files = ModelFiles("unet", tmp_path)
+    assert files.of_open_sizes.onnx == tmp_path / "unet.any.onnx"
+    assert files.of_open_sizes.of_fixed_size == files == files.of_fixed_size
 
 
 def test_the_page_counts_right_answers_and_marks_wrong_ones() -> None:
@@ -119,6 +138,11 @@ def test_the_page_counts_right_answers_and_marks_wrong_ones() -> None:
     assert "over onnxruntime **2**" in text
     assert "| own-dcgan | 1 | 1 | 2.00 | - |" in text
     assert "1 NonZero" in text
+    assert (
+        "1 networks: geometric mean over onnxruntime **2**, lowest 2; over the files of fixed size 1.25"
+        in text
+    )
+    assert "| 2 | 1.25 | 2.00 | 1 NonZero |" in text
     assert "litert was timed on 0 of the networks" in text
     assert "onnxruntime was timed" not in text
     wrong = page([found_of(1e-3, 2e-3, 1.0)], MACHINE)
