@@ -55,6 +55,13 @@ GRAPHS = {
         d = Slice(c, one1, last, axis)  z = Concat<axis=1>(d, b)""",
     "windows apart": """a = Conv<pads=[2,2,2,2], dilations=[2,2]>(x, t)  b = Relu(a)
         c = Conv<pads=[60,60,60,60], dilations=[60,60]>(b, t)  z = Add(c, x)""",
+    "a part written by elements": """s = Shape(x)  b = Gather(s, zero)  c = Gather(s, one)  h = Gather(s, two0)
+        m = Gather(s, three)  rn = Range(zero, b, one)  rc = Range(zero, c, one)  rh = Range(zero, h, one)
+        rw = Range(zero, m, one)  in = Slice(rw, one1, last, zero1)  ln = Reshape(rn, along_n)
+        lc = Reshape(rc, along_c)  lh = Reshape(rh, along_h)  a = Slice(x, one1, last, three1)  up = Relu(a)
+        e = Shape(up)  kn = Expand(ln, e)  kc = Expand(lc, e)  kh = Expand(lh, e)  kw = Expand(in, e)
+        cn = Unsqueeze(kn, minus)  cc = Unsqueeze(kc, minus)  ch = Unsqueeze(kh, minus)  cw = Unsqueeze(kw, minus)
+        i = Concat<axis=-1>(cn, cc, ch, cw)  y = Neg(x)  z = ScatterND(y, i, up)""",
     "channels that differ": """a = Conv(x, u)  b = Relu(a)  c = Conv(b, k)  d = Add(a, c)  z = Sigmoid(d)""",
 }  # fmt: skip
 # On bytes from end to end: convolutions one and two apart, a residual, a mean, a product.
@@ -79,6 +86,7 @@ BYTES = {"ub": (DEEP, CHANNELS, 3, 3), "kb": (DEEP, DEEP, 3, 3), "lb": (DEEP, 10
 NUMBERS = {
     "flat": [0, 16, -1], "last": [1 << 40],
     "zero": 0, "one": 1, "three": 3, "two": [2], "four": [4], "zero1": [0], "one1": [1], "eight": [8], "axis": [1],
+    "two0": 2, "three1": [3], "minus": [-1], "along_n": [-1, 1, 1, 1], "along_c": [-1, 1, 1], "along_h": [-1, 1],
     "sixteen": [16], "two2": [2, 2], "groups": [2, 8], "axes": [1, 2],
 }  # fmt: skip
 REALS = {"onef": 1.0, "twof": 2.0, "threef": 3.0}

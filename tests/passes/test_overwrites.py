@@ -1,4 +1,4 @@
-"""Slices written element by element that cover a whole tensor become what is written."""
+"""Slices written element by element become what is written, joined to what is around it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import cenote
 from cenote.core.types import Array, Declared, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
@@ -98,9 +99,99 @@ def test_another_order_stays(change: Callable[[list[Array]], list[Array]]) -> No
     assert is_same(graph)
 
 
+def shifted(columns: list[Array], starts: tuple[int, ...]) -> list[Array]:
+    return [column + start for column, start in zip(columns, starts, strict=True)]
+
+
 @pytest.mark.usefixtures("folded")
-def test_sums_and_parts_stay() -> None:
+@pytest.mark.parametrize(
+    ("shape", "starts", "made"),
+    [
+        ((2, 3, 4), (0, 0, 0), ["slice", "concat"]),
+        ((2, 3), (1, 0), ["slice", "concat"]),
+        ((3, 3, 2), (0, 0, 1), ["slice", "slice", "concat"]),
+        ((2,), (1,), ["slice", "concat"]),
+        ((2, 3, 2), (0, 0, 1), ["slice", "slice", "slice", "concat", "slice", "concat"]),
+    ],
+)  # fmt: skip
+def test_a_part_is_joined_to_what_is_around_it(
+    shape: tuple[int, ...], starts: tuple[int, ...], made: list[str]
+) -> None:
+    graph = written(shifted(places(shape), starts), shape)
+    assert names(graph) == made
+    assert is_same(graph)
+
+
+@pytest.mark.usefixtures("folded")
+def test_sums_and_small_parts_stay() -> None:
     assert "scatter_nd" in names(written(places(), reduction="add"))
-    part = written(places((2, 3, 4)), (2, 3, 4))
+    part = written(shifted(places((1, 2, 2)), (1, 0, 2)), (1, 2, 2))
     assert "scatter_nd" in names(part)
     assert is_same(part)
+
+
+@pytest.mark.usefixtures("folded")
+@pytest.mark.parametrize("starts", [(2, 0, 0), (-1, 0, 0)], ids=["behind", "counted from the end"])
+def test_places_that_are_no_part_of_the_axis_stay(starts: tuple[int, ...]) -> None:
+    assert "scatter_nd" in names(written(shifted(places((2, 3, 4)), starts), (2, 3, 4)))
+
+
+# `y[:, :, 1:] = u` as PyTorch's exporter writes it; the sizes of all axes are open.
+OPEN = """<ir_version: 10, opset_import: ["" : 18]>
+network (float[a,b,c] x) => (float[a,b,c] z) {
+    s = Shape (x)  a = Gather (s, zero)  b = Gather (s, one)  c = Gather (s, two)  y = Neg (x)
+    ra = Range (zero, a, one)  rb = Range (zero, b, one)  rc = Range (FIRST, c, one)  rest = SLICE
+    la = Reshape (ra, ones3)  lb = Reshape (rb, ones2)  tail = Slice (x, first, last, axis)  u = Relu (tail)
+    e = Shape (u)  ka = Expand (la, e)  kb = Expand (lb, e)  kc = Expand (rest, e)
+    ca = Unsqueeze (ka, minus)  cb = Unsqueeze (kb, minus)  cc = Unsqueeze (kc, minus)
+    i = Concat <axis = -1> (ca, cb, cc)  z = ScatterND (y, i, u)
+}"""
+NUMBERS = {
+    "zero": 0, "one": 1, "two": 2, "ones3": [-1, 1, 1], "ones2": [-1, 1], "first": [1], "last": [1 << 40],
+    "axis": [2], "minus": [-1], "zero1": [0],
+}  # fmt: skip
+
+
+def run(text: str, expected: Callable[[Array], Array]) -> set[str]:
+    """The operators of a model that is loaded once and right at several sizes."""
+    onnx = pytest.importorskip("onnx")
+    model = onnx.parser.parse_model(text)
+    numbers = (onnx.numpy_helper.from_array(np.array(value), name) for name, value in NUMBERS.items())
+    model.graph.initializer.extend(numbers)
+    loaded = cenote.load(model, threads=1)
+    for shape in [(2, 3, 5), (2, 4, 2), (3, 1, 40)]:
+        x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+        np.testing.assert_array_equal(loaded(x), expected(x))
+    return {step.op.split("(")[0] for step in loaded.plan.describe().steps}
+
+
+def with_part(x: Array, part: Array) -> Array:
+    made = -x
+    made[..., 1:] = part
+    return made
+
+
+@pytest.mark.parametrize(
+    ("first", "rest"), [("zero", "Slice (rc, first, last, zero1)"), ("one", "Identity (rc)")]
+)
+def test_parts_of_open_sizes_are_joined(first: str, rest: str) -> None:
+    text = OPEN.replace("FIRST", first).replace("SLICE", rest)
+    assert "scatter_nd" not in run(text, lambda x: with_part(x, np.maximum(x[..., 1:], 0)))
+
+
+def test_parts_of_open_sizes_that_are_written_backwards_stay() -> None:
+    text = OPEN.replace("FIRST", "one").replace("SLICE", "Neg (rc)")
+    assert "scatter_nd" in run(text, lambda x: with_part(x, np.maximum(x[..., 1:], 0)[..., ::-1]))
+
+
+# `y[1:] = u` as PyTorch's newer exporter writes it: rows alone.
+ROWS = """<ir_version: 10, opset_import: ["" : 18]>
+network (float[a,b,c] x) => (float[a,b,c] z) {
+    s = Shape (x)  a = Gather (s, zero)  y = Neg (x)  r = Range (zero, a, one)  q = Slice (r, first, last, zero1)
+    i = Unsqueeze (q, minus)  tail = Slice (x, first, last, zero1)  u = Relu (tail)  z = ScatterND (y, i, u)
+}"""
+
+
+def test_rows_of_open_sizes_are_joined() -> None:
+    steps = run(ROWS, lambda x: np.concatenate([-x[:1], np.maximum(x[1:], 0)]))
+    assert "scatter_nd" not in steps
