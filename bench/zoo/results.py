@@ -46,8 +46,8 @@ def read(folder: Path, name: str) -> Found:
         return Found(name)
     plain = json.loads(path.read_text())
     checks = {key: plain[key] and Check(**plain[key]) for key in ("fixed", "open")}
-    rows = {key: list(map(Row.from_json, plain.get(key, ()))) for key in ("rows", "open_rows")}
-    return Found(name, **checks, tolerance=plain["tolerance"], **rows)
+    rows, open_rows = (list(map(Row.from_json, plain.get(key, ()))) for key in ("rows", "open_rows"))
+    return Found(name, **checks, tolerance=plain["tolerance"], rows=rows, open_rows=open_rows)
 
 
 def write(folder: Path, found: Found) -> None:
