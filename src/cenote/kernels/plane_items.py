@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
 from cenote.core.deferred import dataclass
+from cenote.core.formulas.certain import always_equal
 from cenote.kernels.base import View
 
 GROUP = 16  # channels of an item of channels-last memory: a cache line of float32
@@ -34,8 +35,8 @@ class Planes:
         """Whether positions of a plane are numbered in the order of memory."""
         _, _, plane, row, column = self.strides
         depth, height, width = self.extents
-        rows_follow = row == width * column or depth * height == 1
-        return rows_follow and (plane == height * width * column or depth == 1)
+        rows_follow = row == width * column or always_equal(depth * height, 1)
+        return rows_follow and (plane == height * width * column or always_equal(depth, 1))
 
 
 def group_width(view: View, channels_last: bool) -> int:

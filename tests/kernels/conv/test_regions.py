@@ -11,18 +11,18 @@ import cenote
 from cenote.core.types import Array
 from cenote.ops.conv.conv import Conv
 
-# Batch, height, width: the map is larger than the dilation, smaller, between it and twice as large; a row, a pixel;
-# rows that the dilation divides; no picture, of which no algorithm is asked by name.
+# Batch, depth of volumes, height, width: the map is larger than the dilation, smaller, between it and twice as large; a
+# row, a pixel; rows that the dilation divides; no picture, of which no algorithm is asked by name.
 SIZES = [
-    (1, 40, 33),
-    (2, 5, 7),
-    (1, 9, 17),
-    (3, 24, 8),
-    (1, 1, 30),
-    (1, 1, 1),
-    (0, 9, 9),
-    (1, 25, 24),
-    (2, 40, 33),
+    (1, 11, 40, 33),
+    (2, 2, 5, 7),
+    (1, 7, 9, 17),
+    (3, 4, 24, 8),
+    (1, 3, 1, 30),
+    (1, 1, 1, 1),
+    (0, 8, 9, 9),
+    (1, 8, 25, 24),
+    (2, 11, 40, 33),
 ]
 # Algorithm, channels, filters, window, dilations, pads (before and after, of rows and of columns). 600 filters are more
 # than tiles.
@@ -34,19 +34,27 @@ CASES = [
     ("winograd_f4_dilated", 16, 24, (3, 3), (2, 2), ((2, 2), (2, 2))),
     ("winograd_f2_dilated", 24, 600, (3, 3), (4, 3), ((4, 4), (3, 3))),
     ("winograd_f2_dilated", 16, 600, (3, 3), (8, 8), ((8, 8), (8, 8))),
+    ("direct_regions", 16, 24, (3, 3, 3), (4, 8, 8), ((4, 4), (8, 8), (8, 8))),
+    ("winograd_f4", 16, 24, (3, 3, 3), (2, 2, 2), ((2, 2), (2, 2), (2, 2))),
+    ("winograd_f2", 17, 40, (3, 3, 3), (4, 3, 1), ((8, 0), (3, 3), (1, 1))),
+    ("winograd_f2", 16, 600, (2, 3, 3), (3, 2, 8), ((0, 3), (2, 2), (8, 8))),
+    ("winograd_f4x1", 24, 16, (3, 1, 1), (2, 1, 1), ((2, 2), (0, 0), (0, 0))),
 ]
 
 
 def model_of(op: Conv, weights: Array, bias: Array, added: bool) -> onnx.ModelProto:
     """Return max(conv(x) [+ x], 0) of a batch and a map of open sizes."""
-    (top, bottom), (left, right) = op.pads
-    pads = [top, left, bottom, right]
+    pads = [pair[side] for side in (0, 1) for pair in op.pads]
     nodes = [helper.make_node("Conv", ["x", "w", "b"], ["a"], "conv", dilations=op.dilations, pads=pads)]
     if added:
         nodes.append(helper.make_node("Add", ["a", "x"], ["s"]))
     nodes.append(helper.make_node("Relu", [nodes[-1].output[0]], ["y"]))
     ends = [
-        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", channels, f"{name}h", f"{name}w"])
+        helper.make_tensor_value_info(
+            name,
+            onnx.TensorProto.FLOAT,
+            ["n", channels, *(f"{name}{axis}" for axis, _ in enumerate(op.pads))],
+        )
         for name, channels in (("x", weights.shape[1]), ("y", weights.shape[0]))
     ]
     constants = [numpy_helper.from_array(each, name) for name, each in (("w", weights), ("b", bias))]
@@ -60,8 +68,8 @@ def test_every_size_has_the_answer_of_the_reference(
     algorithm: str,
     channels: int,
     filters: int,
-    window: tuple[int, int],
-    dilations: tuple[int, int],
+    window: tuple[int, ...],
+    dilations: tuple[int, ...],
     pads: tuple[tuple[int, int], ...],
     first: int,
 ) -> None:
@@ -75,10 +83,10 @@ def test_every_size_has_the_answer_of_the_reference(
     small = algorithm.startswith("winograd") and first
     named = {} if small else {"conv": algorithm}
     model = cenote.load(model_of(op, weights, bias, added), threads=2, algorithms=named)
-    for index, (n, height, width) in enumerate([SIZES[first], *SIZES]):
+    for index, (n, *size) in enumerate([SIZES[first], *SIZES]):
         if named and not n:
             continue
-        x = random.standard_normal((n, channels, height, width)).astype(np.float32)
+        x = random.standard_normal((n, channels, *size[-len(window) :])).astype(np.float32)
         y = np.asarray(model(x))
         if index == 0 and named:
             assert algorithm in {step.algorithm for step in model.plan.describe().steps}

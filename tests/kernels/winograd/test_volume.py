@@ -110,6 +110,10 @@ DILATED = [
     (16, 24, (8, 12, 8), 1, (2, 2, 2), (3, 3, 3)),
     (20, 40, (6, 12, 15), 2, (3, 2, 3), (3, 3, 3)),
     (16, 16, (12, 3, 8), 1, (2, 1, 4), (3, 1, 1)),
+    (16, 24, (9, 12, 11), 2, (2, 2, 2), (3, 3, 3)),
+    (24, 16, (7, 13, 20), 1, (4, 3, 1), (3, 3, 3)),
+    (16, 560, (3, 5, 9), 1, (4, 2, 2), (3, 3, 3)),
+    (17, 16, (11, 3, 9), 1, (2, 1, 4), (3, 1, 1)),
 ]
 
 
@@ -129,9 +133,11 @@ def test_dilated_volumes(
     assert check(op, arrays, target, wider=n == 2)
 
 
-@pytest.mark.parametrize(("size", "pad"), [((8, 9, 8), 2), ((8, 8, 8), 1)])
-def test_a_dilated_volume_that_is_not_cut_evenly_is_left_to_others(size: Size, pad: int) -> None:
-    op = Conv(pads=((pad, pad),) * 3, dilations=(2, 2, 2))
+@pytest.mark.parametrize(("size", "pads"), [((8, 9, 8), (2, 4)), ((8, 8, 8), (1, 1)), ((8, 8, 8), (1, 3))])
+def test_a_dilated_volume_whose_volumes_begin_or_end_apart_is_left_to_others(
+    size: Size, pads: tuple[int, int]
+) -> None:
+    op = Conv(pads=(pads,) * 3, dilations=(2, 2, 2))
     assert not lowerings(op, inputs(1, 16, 16, size, (3, 3, 3)), TARGETS[0])
 
 

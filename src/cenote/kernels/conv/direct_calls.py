@@ -169,10 +169,9 @@ class FilterGroups:
         self.inner = problem.weights.shape[-1] if problem.plain else self.unit
         if problem.plain and self.shape.dilations[2] != 1:
             self.inner = 1
-        deep = self.shape.out[0] > 1
         # Small maps of several images fill tiles together.
         small = not is_size(self.shape.pixels) and self.shape.pixels < 24
-        self.joins_images = small and not always_equal(self.shape.n, 1) and not deep
+        self.joins_images = small and not always_equal(self.shape.n, 1) and not self.may_be_deep
         self.images = 1 if self.joins_images else self.shape.n
         # A part of a map of open size may be empty.
         self.present = minimum(1, self.shape.pixels) if problem.taps and is_size(self.shape.pixels) else 1
@@ -182,7 +181,12 @@ class FilterGroups:
         pointwise = self.shape.is_pointwise and not self.joins_images
         self.flat_x = pointwise and not problem.plain and self._is_flat(x)
         self.flat_y = self.flat_x and self._is_flat(y) and (residual is None or self._is_flat(residual))
-        self.joined = (self.joins_images or deep) and not self.flat_y
+        self.joined = (self.joins_images or self.may_be_deep) and not self.flat_y
+
+    @property
+    def may_be_deep(self) -> bool:
+        """Whether y has several planes, as it may have where their number is open."""
+        return is_size(self.shape.out[0]) or self.shape.out[0] > 1
 
     def _is_flat(self, view: View) -> bool:
         """Whether the pixels of a channel block lie one after the other."""
@@ -190,8 +194,9 @@ class FilterGroups:
         depth, height, width = self.shape.out
         # Whether a part of a map of open size is all of it is not asked: that would part sizes.
         same = always_equal if self.problem.taps else eq
-        rows = (not is_size(height) and height == 1) or same(h, width * w)
-        return w == self.lanes and rows and (depth == 1 or same(d, height * width * w))
+        rows = always_equal(height, 1) or same(h, width * w)
+        planes = always_equal(depth, 1) or same(d, height * width * w)
+        return w == self.lanes and rows and planes
 
     def call(self) -> Call:
         rest_channels = 0 if self.problem.plain else self.shape.group_channels % self.inner

@@ -14,7 +14,8 @@ from typing import Literal
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
 from cenote.core.deferred import dataclass
-from cenote.core.sizes import is_size, maximum
+from cenote.core.formulas.certain import always_equal
+from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.text import split_words
 from cenote.core.types import Layout
@@ -169,8 +170,9 @@ def reorder_call(x: View, y: View) -> Call:
 def _rows_join(strides: Sequence[int], sizes: tuple[int, int, int], step: int) -> bool:
     """Whether all pixels of a channel lie `step` apart in one run."""
     depth, height, width = sizes
-    rows = (not is_size(height) and height == 1) or strides[3] == width * step
-    return strides[4] == step and rows and (depth == 1 or strides[2] == height * width * step)
+    rows = always_equal(height, 1) or strides[3] == width * step
+    planes = always_equal(depth, 1) or strides[2] == height * width * step
+    return strides[4] == step and rows and planes
 
 
 HALO_NUMBERS = split_words(

@@ -136,7 +136,7 @@ class _QuantizedGroups(FilterGroups):
         if problem.copies:
             self.flat_y = self._is_flat(y) and (residual is None or self._is_flat(residual))
             self.flat_y &= not self.joins_images
-            self.joined = (self.joins_images or self.shape.out[0] > 1) and not (self.flat_x and self.flat_y)
+            self.joined = (self.joins_images or self.may_be_deep) and not (self.flat_x and self.flat_y)
 
     def call(self) -> Call:
         cut = tile_widths(self.pixels, widest(self.each, self.target.registers))

@@ -1,15 +1,15 @@
-"""Calls of a dilated Winograd convolution of maps: those of smaller maps, of every d-th row and column."""
+"""Calls of a dilated Winograd convolution: those of smaller maps of every d-th row and column, or of such volumes."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum
-from cenote.core.target import Target
 from cenote.kernels.base import View
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.winograd.calls import WinogradTiling
@@ -20,13 +20,12 @@ from cenote.kernels.winograd.kernel import APART, WinogradSpec
 class WinogradDilatedTiling(WinogradTiling):
     """Tiling of those maps of a dilated layer that are of one size; `shape` is one of them, its n counts all.
 
-    `apart`: the dilations, down and across. `first`: the row and column where the first map begins, and the tensors of
-    the calls; `begins`: the numbers of rows and of columns, from there on, where maps begin.
+    `apart`: the dilations, down and across. `begins`: the numbers of rows and of columns where maps begin, from the
+    first element of the calls' tensors on.
     """
 
     apart: tuple[int, ...] = (1, 1)
-    first: tuple[int, int] = (0, 0)
-    begins: tuple[int, int] = (1, 1)
+    begins: tuple[int, ...] = (1, 1)
 
     @property
     def pitch(self) -> int:
@@ -37,7 +36,7 @@ class WinogradDilatedTiling(WinogradTiling):
         return steps | {"h": steps["h"] * self.apart[0], "next_row": steps["h"]}
 
     @property
-    def may_be_empty(self) -> bool:  # type: ignore[override]  # no other tiling is ever empty
+    def may_be_empty(self) -> bool:  # type: ignore[override]  # others are never empty
         return is_size(self.tiles)
 
     def _spec(self, phase: str, activation: Activation, residual: bool) -> WinogradSpec:
@@ -49,34 +48,47 @@ class WinogradDilatedTiling(WinogradTiling):
         return super().numbers(phase) | phases
 
 
-def dilated_tilings(
-    shape: ConvShape, tile: tuple[int, int], target: Target
-) -> Iterator[WinogradDilatedTiling]:
-    """Yield a tiling of each size that the maps of a dilated layer have: where the dilation does not divide the rows,
-    the first maps have one more than the others, and so with columns. Where the number of rows is open, so are those of
-    these maps, of which there may be none.
+@dataclass(frozen=True)
+class Apart:
+    """Maps or volumes of a dilated layer that are of one size; `shape` is one of them, its n counts all. `first`: where
+    the first one begins along each axis; `begins`: the number of places, from there on, where some begin."""
+
+    shape: ConvShape
+    first: tuple[int, ...]
+    begins: tuple[int, ...]
+
+
+def parts_apart(shape: ConvShape) -> Iterator[Apart]:
+    """Yield what a dilated layer is made of, by size: where the dilation does not divide the rows, the first maps have
+    one more than the others, and so along other axes. Where the number of rows is open, so are those of these maps, of
+    which there may be none.
 
     Pads before x are multiples of the dilations.
     """
     steps = shape.dilations
     pads = tuple((before // step, after) for (before, after), step in zip(shape.pads, steps, strict=True))
-    rows, columns = (list(_begins(*each)) for each in zip(shape.out, steps, strict=True))
-    for (row, tall), (column, wide) in itertools.product(rows, columns):
+    axes = (list(_begins(*each)) for each in zip(shape.out, steps, strict=True))
+    for part in itertools.product(*axes):
+        first, begins = (tuple(each) for each in zip(*part, strict=True))
         size, out = (
-            tuple(
-                maximum(0, -(-(extent - begin) // step))
-                for extent, begin, step in zip(of, (row, column), steps, strict=True)
-            )
+            tuple(_every(extent, begin, step) for extent, begin, step in zip(of, first, steps, strict=True))
             for of in (shape.size, shape.out)
         )
-        one = replace(shape, n=shape.n * tall * wide, size=size, out=out, pads=pads, dilations=(1, 1))
-        yield WinogradDilatedTiling(one, *tile, target, apart=steps, first=(row, column), begins=(tall, wide))
+        one = replace(
+            shape, n=shape.n * math.prod(begins), size=size, out=out, pads=pads, dilations=(1,) * len(steps)
+        )
+        yield Apart(one, first, begins)
+
+
+def _every(extent: int, begin: int, step: int) -> int:
+    """Return how many places there are from `begin` on, so many apart."""
+    return extent if step == 1 else maximum(0, -(-(extent - begin) // step))
 
 
 def _begins(extent: int, step: int) -> Iterator[tuple[int, int]]:
     """Yield where maps of one extent begin, and how many there are: longer ones first."""
-    longer = extent % step
-    if is_size(extent) or longer:
+    longer = 0 if step == 1 else extent % step
+    if is_size(longer) or longer:
         yield 0, longer
-    if is_size(extent) or extent >= step:
+    if step == 1 or is_size(extent) or extent >= step:
         yield longer, step - longer

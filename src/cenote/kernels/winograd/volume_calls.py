@@ -6,7 +6,7 @@ import dataclasses
 
 from cenote.core.computed import whole_of
 from cenote.core.deferred import cached_property, dataclass
-from cenote.core.sizes import maximum, minimum
+from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.types import Array
 from cenote.kernels.base import Packed, View
 from cenote.kernels.elementwise.activations import Activation
@@ -21,13 +21,15 @@ from cenote.kernels.winograd.volume import WinogradVolumeSpec
 class WinogradVolumeTiling(WinogradTiling):
     """Tiling of one layer of three axes: across planes, down and across a plane.
 
-    `apart`: dilations; of a volume they make several, and `shape` is one of these, its n times as large. `axes`: the
-    axes of x that these are; the last one is the last. `shape` has them in this order. Every plane of y sees at least
-    one of x: pads across planes are smaller than the window.
+    `apart`: dilations; of a volume they make several, and `shape` is one of those of one size, its n counts all.
+    `begins`: the numbers of planes, rows and columns where these begin, from the first element of the calls' tensors
+    on. `axes`: the axes of x that these are; the last one is the last. `shape` has them in this order. Every plane of y
+    sees at least one of x: pads across planes are smaller than the window.
     """
 
     axes: tuple[int, int, int] = (0, 1, 2)
-    apart: tuple[int, int, int] = (1, 1, 1)
+    apart: tuple[int, ...] = (1, 1, 1)
+    begins: tuple[int, ...] = (1, 1, 1)
 
     kind = WinogradVolumeSpec
 
@@ -68,15 +70,26 @@ class WinogradVolumeTiling(WinogradTiling):
     @cached_property
     def plane_block(self) -> int:
         """Number of planes of y in a block."""
-        planes, size = self.shape.out[0], self.shape.size[0]
-        taps = minimum(self.taps, size)
-        block = whole_of(planes_per_block, 1, 96, planes, self.most, taps, self.map_tiles)
+        planes, size, tiles = (
+            self._some(self.shape.out[0]),
+            self._some(self.shape.size[0]),
+            self._some(self.map_tiles),
+        )
+        block = whole_of(planes_per_block, 1, 96, planes, self.most, minimum(self.taps, size), tiles)
         return maximum(1, minimum(block, -(-planes // self.shares)))
+
+    @property
+    def may_be_empty(self) -> bool:  # type: ignore[override]  # those of two axes have a tiling of their own
+        return self.is_dilated and is_size(self.tiles)
+
+    def _some(self, count: int) -> int:
+        """Return a number by which work is cut into blocks; 1 where there is no work."""
+        return maximum(1, count) if self.may_be_empty else count
 
     @property
     def seen(self) -> int:
         """Number of planes of x in a block."""
-        return minimum(self.plane_block + self.taps - 1, self.shape.size[0])
+        return minimum(self.plane_block + self.taps - 1, self._some(self.shape.size[0]))
 
     @property
     def run(self) -> int:
@@ -91,7 +104,7 @@ class WinogradVolumeTiling(WinogradTiling):
     @cached_property
     def block(self) -> int:
         """Number of tiles of a plane in a block."""
-        return whole_of(tiles_per_plane, 1, 96, self.map_tiles, self.seen, self.most, self.run)
+        return whole_of(tiles_per_plane, 1, 96, self._some(self.map_tiles), self.seen, self.most, self.run)
 
     @property
     def tile_blocks(self) -> int:
@@ -163,7 +176,7 @@ class WinogradVolumeTiling(WinogradTiling):
 
     def numbers(self, phase: str) -> dict[str, int]:
         names = ("plane_phases", "row_phases", "column_phases") if self.is_dilated else ()
-        phases = dict(zip(names, self.apart, strict=False))
+        phases = dict(zip(names, self.begins, strict=False))
         return (
             super().numbers(phase)
             | phases

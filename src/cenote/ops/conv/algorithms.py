@@ -79,8 +79,8 @@ CONSTANT = (
         winograd.winograd,
         "2x2, 3x3, 5x5, and rows or columns of 2, 3 and 7, one apart, 3x3 and rows of 3 two apart, from 16 channels "
         "and filters on, in groups too that are whole vectors, on large maps; dilated where that divides the pads "
-        "before; in volumes with any taps across such planes, and 3x1x1, dilated where that divides sizes too; along "
-        "one axis any window from 5 on, dilated ones from 3",
+        "before; in volumes with any taps across such planes, and 3x1x1; along one axis any window from 5 on, dilated "
+        "ones from 3",
         "c (m + r - 1)^2 / m^2 for m x m outputs and r x r windows, (2 m + 1)^2 / m^2 for windows two apart, times the "
         "taps across planes, and the transforms",
     ),

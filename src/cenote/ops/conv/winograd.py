@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from operator import add
+from operator import add, mul
 from typing import Any
 
 from cenote.core.conv_geometry import ConvShape
@@ -17,7 +16,7 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, Layout, TensorType
 from cenote.kernels.base import Call, Packed, View, present
 from cenote.kernels.winograd.calls import WinogradTiling
-from cenote.kernels.winograd.dilated_calls import WinogradDilatedTiling, dilated_tilings
+from cenote.kernels.winograd.dilated_calls import WinogradDilatedTiling, parts_apart
 from cenote.kernels.winograd.row_calls import WinogradRowsTiling
 from cenote.kernels.winograd.volume_calls import WinogradVolumeTiling
 from cenote.ops.base import Lowering
@@ -45,12 +44,13 @@ LEAST_CHANNELS = 16  # below, transforms cost more than they save
 
 
 def tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
-    """Outputs per tile that a convolution's window and channels allow: stride 1, no dilation, one group."""
-    if not _moves_by(1, shape) or (max(shape.dilations) > 1 and not _is_cut_evenly(shape)):
+    """Outputs per tile that a window and channels allow: stride 1, one group; dilations of volumes alone."""
+    if not _moves_by(1, shape) or (max(shape.dilations) > 1 and not _is_volume_apart(shape)):
         return ()
-    plane = as_planes(undilated(shape).deep())[0]
+    plane = as_planes(shape.deep())[0]
     # Every plane of y sees one of x, so that it has products.
-    return TILES.get(plane.window[1:], ()) if max(plane.pads[0]) < plane.window[0] else ()
+    sees = max(plane.pads[0]) < plane.window[0] * plane.dilations[0]
+    return TILES.get(plane.window[1:], ()) if sees else ()
 
 
 def strided_tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
@@ -64,11 +64,16 @@ def dilated_tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
     """Outputs per tile of the maps of every d-th row and column: two axes, stride 1, one group."""
     if shape.rank != 2 or max(shape.dilations) == 1 or not _moves_by(1, shape):
         return ()
-    if any(map(is_size, itertools.chain(*shape.pads))) or any(
+    return TILES.get(shape.window, ()) if _begins_apart(shape) else ()
+
+
+def _begins_apart(shape: ConvShape) -> bool:
+    """Whether what a dilated layer is made of begins in x where it begins in y: the dilations divide the pads before
+    x."""
+    known = not any(map(is_size, itertools.chain(*shape.pads)))
+    return known and not any(
         begin % step for (begin, _), step in zip(shape.pads, shape.dilations, strict=True)
-    ):
-        return ()
-    return TILES.get(shape.window, ())
+    )
 
 
 def _moves_by(stride: int, shape: ConvShape) -> bool:
@@ -77,28 +82,18 @@ def _moves_by(stride: int, shape: ConvShape) -> bool:
     return simple and min(shape.channels, shape.filters) >= LEAST_CHANNELS
 
 
-def _is_cut_evenly(shape: ConvShape) -> bool:
-    """Whether a dilated volume is several volumes of equal sizes. Open sizes are not known to be."""
-    every = zip(shape.dilations, shape.size, shape.out, shape.pads, strict=True)
-    return shape.rank == 3 and all(
-        step == 1 or not (is_size(size) or is_size(out) or any(each % step for each in (size, out, *pads)))
-        for step, size, out, pads in every
-    )
-
-
-def undilated(shape: ConvShape) -> ConvShape:
-    """Return one of the volumes of every d-th plane, row and column; n counts all."""
-    steps = shape.dilations
-    return replace(
-        shape,
-        n=shape.n * math.prod(steps),
-        size=tuple(size // step for size, step in zip(shape.size, steps, strict=True)),
-        out=tuple(out // step for out, step in zip(shape.out, steps, strict=True)),
-        pads=tuple(
-            (begin // step, end // step) for (begin, end), step in zip(shape.pads, steps, strict=True)
-        ),
-        dilations=(1,) * shape.rank,
-    )
+def _is_volume_apart(shape: ConvShape) -> bool:
+    """Whether a dilated volume is several volumes. Where the dilation does not divide the planes of x and of y, they
+    have to be as many, so that each of y sees its own."""
+    if shape.rank != 3 or not _begins_apart(shape):
+        return False
+    for step, size, out, pads, reach in zip(
+        shape.dilations, shape.size, shape.out, shape.pads, shape.reach, strict=True
+    ):
+        cut_evenly = not (is_size(size) or is_size(out) or size % step or out % step or pads[1] % step)
+        if step > 1 and not cut_evenly and sum(pads) != reach - 1:
+            return False
+    return True
 
 
 def in_pieces(shape: ConvShape) -> bool:
@@ -130,14 +125,14 @@ def can_pool(shape: ConvShape) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Part of a convolution that calls compute: all of it, maps of one size, or a group of channels. `first`: the
-    group's first vector of channels, and of filters; `pixel`: the row and column where the first map begins."""
+    """Part of a convolution that calls compute: all of it, maps or volumes of one size, or a group of channels.
+    `first`: the group's first vector of channels, and of filters; `place`: where the first map or volume begins."""
 
     tiling: WinogradTiling
     weights: Array
     bias: Array | None
     first: tuple[int, int] = (0, 0)
-    pixel: tuple[int, int] = (0, 0)
+    place: tuple[int, ...] = ()
 
     def of_x(self, x: View) -> View:
         """Return x from its first element on."""
@@ -148,10 +143,9 @@ class _Part:
         return self._from(y, self.first[1])
 
     def _from(self, view: View, vector: int) -> View:
-        row, column = self.pixel
-        if not any(is_size(each) or each for each in (vector, row, column)):
-            return view
-        return view.at(vector * view.strides[1] + row * view.strides[-2] + column * view.strides[-1])
+        steps = view.strides[len(view.strides) - len(self.place) :]
+        moved = vector * view.strides[1] + sum(map(mul, self.place, steps))
+        return view.at(moved) if is_size(moved) or moved else view
 
 
 def winograd(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
@@ -195,13 +189,17 @@ def _of_one(problem: ConvProblem, tiling: WinogradTiling) -> Lowering:
 
 
 def _of_dilated(problem: ConvProblem) -> Iterator[Lowering]:
-    size, weights = flat_shape(problem.shape.deep()), present(problem.weights)[:, :, 0]
-    for tile in dilated_tiles_of(problem.shape):
-        tilings = list(dilated_tilings(size, tile, problem.target))
-        if any(_that_fit([tile], tilings[0].shape)):
-            yield _in_tiles(
-                problem, [_Part(each, weights, problem.bias, pixel=each.first) for each in tilings]
+    tiles, size = dilated_tiles_of(problem.shape), flat_shape(problem.shape.deep())
+    weights = present(problem.weights)[:, :, 0]
+    maps = list(parts_apart(size)) if tiles else []
+    for tall, wide in _that_fit(tiles, maps[0].shape) if maps else ():
+        parts = []
+        for each in maps:
+            tiling = WinogradDilatedTiling(
+                each.shape, tall, wide, problem.target, apart=size.dilations, begins=each.begins
             )
+            parts.append(_Part(tiling, weights, problem.bias, place=each.first))
+        yield _in_tiles(problem, parts)
 
 
 def _of_groups(problem: ConvProblem) -> Iterator[Lowering]:
@@ -226,14 +224,18 @@ def _of_groups(problem: ConvProblem) -> Iterator[Lowering]:
 def _of_volumes(problem: ConvProblem, tiles: Sequence[tuple[int, int]]) -> Iterator[Lowering]:
     if not tiles:
         return
-    size, axes = as_planes(undilated(problem.shape))
-    first, second, third = (problem.shape.dilations[axis] for axis in axes)
+    size, axes = as_planes(problem.shape)
     weights = present(problem.weights).transpose(0, 1, *(2 + axis for axis in axes))
-    for tall, wide in _that_fit(tiles, size):
-        tiling = WinogradVolumeTiling(
-            size, tall, wide, problem.target, axes=axes, apart=(first, second, third)
-        )
-        yield _in_tiles(problem, [_Part(tiling, weights, problem.bias)])
+    volumes = list(parts_apart(size))
+    for tall, wide in _that_fit(tiles, volumes[0].shape):
+        parts = []
+        for each in volumes:
+            tiling = WinogradVolumeTiling(
+                each.shape, tall, wide, problem.target, axes=axes, apart=size.dilations, begins=each.begins
+            )
+            place = tuple(each.first[axes.index(axis)] for axis in range(3))
+            parts.append(_Part(tiling, weights, problem.bias, place=place))
+        yield _in_tiles(problem, parts)
 
 
 def flat_shape(deep: ConvShape) -> ConvShape:
@@ -270,7 +272,7 @@ def _in_tiles(problem: ConvProblem, parts: Sequence[_Part]) -> Lowering:
     return problem.lowering(
         name,
         Layout(tiling.lanes, halo),
-        reduce(add, (part.tiling.seconds() for part in parts)),
+        reduce(add, (part.tiling.seconds() for part in parts if plain(part.tiling.tiles)), 0.0),
         calls,
         temporaries=(TensorType(FLOAT32, (room,)),) if room else (),
         rounding=4,
