@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cenote.core.trace import Trace
 from cenote.core.types import Declared, TensorType
@@ -17,6 +19,7 @@ from cenote.ops.movement.indexing import Gather
 from cenote.ops.movement.parts import Concat, Slice, Split
 from cenote.ops.movement.reshape import Reshape
 from cenote.ops.movement.transpose import Transpose
+from cenote.passes import channels
 from cenote.passes.channels import compose_channels
 from cenote.passes.cleanup import eliminate_dead
 from cenote.passes.specialize import specialize
@@ -150,3 +153,60 @@ def test_an_open_axis_in_place_of_channels_is_not_asked_for() -> None:
     before = len(trace.guards)
     assert compose_channels(graph, 8) is graph
     assert len(trace.guards) == before
+
+
+def test_a_split_with_a_part_of_too_many_channels_stays() -> None:
+    """One token is split from 3,136 that follow it, as attention with a token for the class does."""
+    nodes = (
+        Node(Relu(), ("x",), ("a",)),
+        Node(Split(axis=1, count=2), ("a", "sizes"), ("class", "others")),
+        Node(Sigmoid(), ("others",), ("b",)),
+        Node(Concat(axis=1), ("class", "b"), ("y",)),
+    )
+    declared = Declared("x", np.dtype(np.float32), (1, 3137, 2))
+    graph = typed(Graph((declared,), ("y",), nodes, {"sizes": np.array([1, 3136])}))
+    composed = compose_channels(graph, 8)
+    verify(composed)
+    x = np.random.default_rng(0).standard_normal((1, 3137, 2)).astype(np.float32)
+    assert np.array_equal(evaluate(composed, {"x": x})["y"], evaluate(graph, {"x": x})["y"])
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(data=st.data())
+def test_any_movements_are_what_they_were(data: st.DataObject) -> None:
+    """Random concats, splits, slices and selections, under limits that some of their results exceed."""
+    nodes, constants = [Node(Relu(), ("x",), ("v0",))], {}
+    counts = {"v0": 10}
+    for step in range(data.draw(st.integers(1, 8))):
+        source = data.draw(st.sampled_from([*counts]))
+        kind, count, made = data.draw(st.sampled_from("csgr")), counts[source], f"v{step + 1}"
+        if kind == "c":
+            other = data.draw(st.sampled_from([*counts]))
+            nodes.append(Node(Concat(axis=1), (source, other), (made,)))
+            counts[made] = count + counts[other]
+        elif kind == "s" and count > 1:
+            cut = data.draw(st.integers(1, count - 1))
+            constants[f"{made}.sizes"] = np.array([cut, count - cut])
+            parts = (f"{made}.0", f"{made}.1")
+            nodes.append(Node(Split(axis=1, count=2), (source, f"{made}.sizes"), parts))
+            counts |= dict(zip(parts, (cut, count - cut), strict=True))
+        elif kind == "g":
+            picked = data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=9))
+            constants[f"{made}.picked"] = np.array(picked)
+            nodes.append(Node(Gather(axis=1), (source, f"{made}.picked"), (made,)))
+            counts[made] = len(picked)
+        else:
+            nodes.append(Node(Sigmoid(), (source,), (made,)))
+            counts[made] = count
+    outputs = tuple(list(counts)[-3:])
+    declared = Declared("x", np.dtype(np.float32), (1, 10, 3))
+    graph = typed(Graph((declared,), outputs, tuple(nodes), constants))
+    x = np.random.default_rng(0).standard_normal((1, 10, 3)).astype(np.float32)
+    wanted = evaluate(graph, {"x": x})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(channels, "_MOST_CHANNELS", data.draw(st.sampled_from([4, 8, 2048])))
+        patched.setattr(channels, "_MOST_SOURCES", data.draw(st.sampled_from([1, 2, 16])))
+        composed = compose_channels(graph, 4)
+    verify(composed)
+    found = evaluate(composed, {"x": x})
+    assert all(np.array_equal(found[name], wanted[name]) for name in outputs)

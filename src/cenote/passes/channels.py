@@ -118,9 +118,12 @@ class _Movements:
         for name, size in zip(node.outputs, sizes, strict=False):
             if name:
                 self.channels[name] = whole[start : start + size]
-                if awkward:
-                    self.awkward.add(name)
             start += size
+        parts = [name for name in node.outputs if name]
+        if awkward and all(
+            self._fits(self.channels[name]) for name in parts
+        ):  # else the node stays, with all parts
+            self.awkward.update(parts)
 
     def _visit_selection(self, node: Node) -> None:
         """Follow constant indices of channels, and slices of nothing but channels."""
