@@ -7,7 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cenote.core.sizes import plain
 from cenote.core.target import Target
+from cenote.core.trace import Trace
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering
@@ -109,3 +111,16 @@ def test_a_map_of_every_second_row_has_all_tiles() -> None:
     arrays = inputs(1, 16, 16, (16, 16), (3, 3))
     op = Conv(pads=((2, 2), (2, 2)), dilations=(2, 2))
     assert {each.name for each in lowerings(op, arrays, TARGETS[0])} == NAMES
+
+
+def test_maps_that_are_not_there_cost_nothing() -> None:
+    """At open sizes there are calls for maps of four sizes; where the dilation divides the size, three have no work."""
+    op, weights = Conv(pads=((2, 2), (2, 2)), dilations=(2, 2)), np.zeros((512, 512, 3, 3), np.float32)
+    trace = Trace()
+    side, plain_types = trace.dimension(14), (TensorType.known(weights), None)
+    opened = op.lowerings((TensorType(np.dtype(np.float32), (1, 512, side, side)), *plain_types), TARGETS[0])
+    fixed = op.lowerings((TensorType.of(np.float32, (1, 512, 14, 14)), *plain_types), TARGETS[0])
+    seconds = {each.name: each.seconds for each in fixed if each.name in NAMES}
+    found = {each.name: plain(each.seconds) for each in opened if each.name in NAMES}
+    assert seconds
+    assert found == pytest.approx(seconds)
