@@ -70,11 +70,7 @@ class WinogradVolumeTiling(WinogradTiling):
     @cached_property
     def plane_block(self) -> int:
         """Number of planes of y in a block."""
-        planes, size, tiles = (
-            self._some(self.shape.out[0]),
-            self._some(self.shape.size[0]),
-            self._some(self.map_tiles),
-        )
+        planes, size, tiles = map(self._some, (self.shape.out[0], self.shape.size[0], self.map_tiles))
         block = whole_of(planes_per_block, 1, 96, planes, self.most, minimum(self.taps, size), tiles)
         return maximum(1, minimum(block, -(-planes // self.shares)))
 
