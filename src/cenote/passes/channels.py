@@ -112,8 +112,7 @@ class _Movements:
 
     def _visit_split(self, node: Node) -> None:
         whole, start = self._of(node.inputs[0]), 0
-        parts = node.op.infer(*self.graph.input_types(node))
-        sizes = [part.shape[1] for part in parts]
+        sizes = [part.shape[1] for part in node.op.infer(*self.graph.input_types(node))]
         awkward = node.inputs[0] in self.awkward or any(size % self.lanes for size in sizes[:-1])
         for name, size in zip(node.outputs, sizes, strict=False):
             if name:
