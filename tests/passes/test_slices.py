@@ -14,6 +14,7 @@ from cenote.graph.verify import verify
 from cenote.ops.checks import int64s
 from cenote.ops.elementwise.activation import Relu
 from cenote.ops.movement.parts import Slice, Split
+from cenote.ops.movement.transpose import Transpose
 from cenote.ops.values import seeded
 from cenote.passes.cleanup import eliminate_dead
 from cenote.passes.slices import join_slices
@@ -113,3 +114,20 @@ def test_an_open_number_of_channels_is_not_split() -> None:
         x = seeded((2, channels, 3, 5))
         for index, y in enumerate(loaded.run({"x": x}).values()):
             np.testing.assert_array_equal(y, x[:, 4 * index : 4 * index + 4])
+
+
+@pytest.mark.parametrize("transposes", [True, False])
+def test_slices_along_the_first_axis_of_what_is_transposed_are_one_split(transposes: bool) -> None:
+    """Queries, keys and values: parts of plain memory. Pictures of a batch may be blocked maps, and stay."""
+    shape = (2, 5, 3, 2, 4)
+    wide = Transpose((2, 0, 3, 1, 4)) if transposes else Relu()
+    nodes = [Node(wide, ("x",), ("r",))]
+    constants = {"a": int64s((0,)), "s": int64s((1,))}
+    count = 3 if transposes else 2
+    for number in range(count):
+        constants |= {f"b{number}": int64s((number,)), f"e{number}": int64s((number + 1,))}
+        nodes.append(Node(Slice(), ("r", f"b{number}", f"e{number}", "a", "s"), (f"y{number}",)))
+    declared = Declared("x", np.dtype(np.float32), shape)
+    graph = Graph((declared,), tuple(f"y{number}" for number in range(count)), tuple(nodes), constants)
+    typed = specialize(graph, {"x": TensorType.of(np.float32, shape)}).graph
+    assert joined(typed, shape) == (["split"] if transposes else ["slice"] * 2)
