@@ -32,7 +32,7 @@ was not timed."""
 
 _OPEN_TIMES = f"""\
 Open over fixed: the time of the file of open sizes, at the timed size, over that of the file of fixed size, on one
-thread; then {PEER}'s time with the file of open sizes over Cenote's."""
+thread; then {PEER}'s time with the file of open sizes over Cenote's. `-`: that file has another answer at this size."""
 
 
 def page(everything: Sequence[Found], machine: dict[str, Any]) -> str:
