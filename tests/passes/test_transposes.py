@@ -165,3 +165,14 @@ def test_flattened_into_a_linear_layer() -> None:
     flat = builder.add("Flatten", x, axis=1)
     y = builder.add("Gemm", flat, builder.constant(_weights(120, 7)), builder.constant(_weights(7)))
     assert transposes(check(typed(builder, {"y": y}))) == 1
+
+
+def test_maps_whose_channels_have_come_to_the_front_are_resized_so() -> None:
+    """Tokens as maps: with channels last, a resize and what follows it would leave the blocked layout."""
+    builder = GraphBuilder()
+    builder.input("x", np.dtype(np.float32), SHAPE)
+    maps = builder.add("Transpose", "x", perm=(0, 3, 1, 2))
+    sizes = builder.constant(np.array([2, 4, 12, 10]))
+    y = builder.add("Resize", maps, "", "", sizes, mode="linear")
+    graph = check(typed(builder, {"y": builder.add("Relu", y)}))
+    assert [node.op.name for node in graph.nodes][:2] == ["transpose", "resize"]

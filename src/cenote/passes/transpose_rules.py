@@ -189,6 +189,10 @@ def _resize(sinker: Sinker, node: Node, order: Order) -> Moved | None:
     assert isinstance(op, Resize)
     if not _first_only(sinker, node) or op.policy != "stretch" or len(node.inputs) > 1:
         return None
+    if rank > 3 and moves_channels(order) and order[1] == rank - 1:
+        return (
+            None  # channels have come to the front, where maps may be blocked: SegFormer 30.7 ms, else 44.2
+        )
     axes = tuple(range(rank)) if op.axes is None else tuple(axis % rank for axis in op.axes)
     moved = replace(op, axes=tuple(order[axis] for axis in axes))
     return Moved(moved, (sinker.turned[node.inputs[0]].source,))
