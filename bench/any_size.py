@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.files import MODEL_FOLDER
+from bench.files import MODEL_FOLDER, ModelFiles
 
 Shape = tuple[int, ...]
 BATCHES = (1, 16)
@@ -36,7 +36,7 @@ class AnySize:
     @property
     def onnx(self) -> Path:
         """The model: one input, one output."""
-        return self.folder / f"{self.name}.any.onnx"
+        return ModelFiles(self.name, self.folder).of_open_sizes.onnx
 
     def error(self, found: np.ndarray, truth: np.ndarray) -> float:
         """Largest difference / largest value; infinite where shapes differ or a value is not a number."""

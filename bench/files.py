@@ -16,8 +16,8 @@ ALL_MODELS = (
 
 FURTHER_MODELS = "unet,convnext_tiny,vit_small"  # bench.cold_start measures them too
 RECURRENT_MODELS = "crnn"  # only bench.real_models measures them
-OPEN = ".any"  # ends the names of files of open sizes
 QUANTIZED_MODELS = "efficientnet_lite0"  # only bench.quantized measures them
+OPEN_SUFFIX = ".any"  # ends the names of networks whose batch and sizes are open
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class ModelFiles:
     @property
     def of_open_sizes(self) -> "ModelFiles":
         """The same network exported with its batch and sizes open."""
-        return ModelFiles(f"{self.name}{OPEN}", self.folder)
+        return ModelFiles(f"{self.name}{OPEN_SUFFIX}", self.folder)
 
     @property
     def of_fixed_size(self) -> "ModelFiles":
         """What `of_open_sizes` is of."""
-        return ModelFiles(self.name.removesuffix(OPEN), self.folder)
+        return ModelFiles(self.name.removesuffix(OPEN_SUFFIX), self.folder)
 
     @property
     def onnx(self) -> Path:

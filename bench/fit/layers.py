@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.files import OPEN_SUFFIX
 from cenote.codegen import jit
 from cenote.compiler.decide import Decide, PricedLowering
 from cenote.compiler.schedule import schedule
@@ -168,7 +169,7 @@ def collect(folder: Path, made: Path) -> None:
     if targets[0].name == "avx512":
         targets.append(jit.named_target("avx2"))
     for path in sorted(folder.glob("*.onnx")):
-        if path.stem.endswith(".any") or (made / f"{path.stem}.{targets[-1].name}.pickle").exists():
+        if path.stem.endswith(OPEN_SUFFIX) or (made / f"{path.stem}.{targets[-1].name}.pickle").exists():
             continue
         try:
             for name, layers, alone in layers_of(path, targets):

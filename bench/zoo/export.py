@@ -64,7 +64,7 @@ def export(one: Architecture, folder: Path) -> str:
     torch.save(module.state_dict(), files.weights)
     write(module, one.shape, files.onnx, {})
     try:
-        write(module, one.traced_at, files.converted("any.onnx"), open_axes(one))
+        write(module, one.traced_at, files.of_open_sizes.onnx, open_axes(one))
     except Exception as problem:  # a definition that cannot be traced at open sizes
         missing = f"{type(problem).__name__}: {(str(problem).splitlines() or [''])[0][:150]}"
     x = natural(one.shape, INPUT_SEED)
@@ -82,7 +82,7 @@ def export(one: Architecture, folder: Path) -> str:
 
 def export_answers(one: Architecture, folder: Path) -> None:
     """Write the answers in float64 at open sizes, of an architecture that has been exported."""
-    module, files = module_of(one), ModelFiles(f"{one.name}.any", folder)
+    module, files = module_of(one), ModelFiles(one.name, folder).of_open_sizes
     module.load_state_dict(torch.load(ModelFiles(one.name, folder).weights))
     inputs = open_inputs(one)
     with torch.no_grad():
