@@ -34,7 +34,7 @@ def join_slices(graph: Graph) -> Graph:
     producers = graph.producers()
     parts: dict[tuple[str, int], dict[Range, Node]] = {}
     for node in graph.nodes:
-        if isinstance(node.op, Slice) and (found := _part(graph, producers, node.op, node)) is not None:
+        if (found := _part(graph, producers, node)) is not None:
             axis, taken = found
             parts.setdefault((node.inputs[0], axis), {}).setdefault((taken.start, taken.stop), node)
     splits = {source: named for source, named in parts.items() if _are_apart(named)}
@@ -51,16 +51,15 @@ def join_slices(graph: Graph) -> Graph:
     return graph.replace(nodes=tuple(nodes), constants=constants, types=types)
 
 
-def _part(graph: Graph, producers: Mapping[str, Node], op: Slice, node: Node) -> tuple[int, range] | None:
-    """Return an axis and the places of it that a slice takes, one behind the other: channels of maps, or along the
+def _part(graph: Graph, producers: Mapping[str, Node], node: Node) -> tuple[int, range] | None:
+    """Return an axis and the places of it that a node slices, one behind the other: channels of maps, or along the
     first axis of what is transposed."""
-    source, inputs = node.inputs[0], graph.input_types(node)
-    if source in graph.constants:
+    if not isinstance(node.op, Slice) or node.inputs[0] in graph.constants:
         return None
-    maker = producers.get(source)
+    inputs, maker = graph.input_types(node), producers.get(node.inputs[0])
     axes = (_FIRST, _CHANNELS) if maker is not None and isinstance(maker.op, Transpose) else (_CHANNELS,)
     for axis in axes:
-        taken = _taken_of(op, inputs, axis)
+        taken = _taken_of(node.op, inputs, axis)
         if taken is not None and taken.step == 1:
             return axis, taken
     return None
@@ -76,7 +75,7 @@ def _taken_of(op: Slice, inputs: Sequence[TensorType | None], axis: int) -> rang
     if x is None or x.rank not in (3, 4, 5) or is_size(x.shape[axis]):
         return None
     taken = op.ranges(*inputs)  # type: ignore[arg-type]
-    for each, extent, other in zip(taken, x.shape, range(x.rank), strict=True):
+    for other, (each, extent) in enumerate(zip(taken, x.shape, strict=True)):
         if (other == axis) == each.is_all(extent):
             return None
     places = taken[axis]

@@ -190,9 +190,8 @@ def _resize(sinker: Sinker, node: Node, order: Order) -> Moved | None:
     if not _first_only(sinker, node) or op.policy != "stretch" or len(node.inputs) > 1:
         return None
     if rank > 3 and moves_channels(order) and order[1] == rank - 1:
-        return (
-            None  # channels have come to the front, where maps may be blocked: SegFormer 30.7 ms, else 44.2
-        )
+        # Channels have come to the front, where maps may be blocked: SegFormer takes 30.7 ms, 44.2 with them last.
+        return None
     axes = tuple(range(rank)) if op.axes is None else tuple(axis % rank for axis in op.axes)
     moved = replace(op, axes=tuple(order[axis] for axis in axes))
     return Moved(moved, (sinker.turned[node.inputs[0]].source,))
