@@ -73,8 +73,7 @@ def plan(
     auto_pad   "NOTSET", "SAME_UPPER", "SAME_LOWER" or "VALID"; the last three in place of `padding`
     dtype      element type
     indices    "int64" or "int32": return the places of the maxima too, counted within their plane; of a gradient, the
-    type
-               of the places that it reads (int64 by default)
+               type of the places that it reads (int64 by default)
     count_include_pad, divisor_override, p   as in AveragePool and LpPool
     output     adaptive pools: output extents
     filters    convolutions: output channels; by default as many as input channels
