@@ -185,11 +185,14 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("cleared", [False, True])
+@pytest.mark.parametrize("masked", ["", "mask", "zeros"])
 @pytest.mark.parametrize("form", ["scores", "query", "both"])
-def test_attention_by_heads(masked: bool, form: str) -> None:
-    """(batch, length, heads * size) through Reshape, Transpose, MatMul, scale, mask, Softmax, MatMul, Transpose."""
+def test_attention_by_heads(cleared: bool, masked: str, form: str) -> None:
+    """(batch, length, heads * size) through Reshape, Transpose, MatMul, scale, mask, Softmax, zeros for NaN, MatMul,
+    Transpose."""
     shape = {"heads": np.array([0, 0, 3, 16]), "flat": np.array([0, 0, 48]), "s": 0.25, "root": 0.5}
+    shape |= {"zero": 0.0, "zeros": np.zeros((1, 1, 1, 1))} if cleared else {"zeros": np.zeros((3, 1, 1))}
     nodes = []
     for name in "qkv":
         nodes.append(node("Reshape", [name, "heads"], [f"{name}h"]))
@@ -207,24 +210,60 @@ def test_attention_by_heads(masked: bool, form: str) -> None:
         nodes.append(node("Mul", ["a", "s"], ["b"]))
         scores = "b"
     if masked:
-        nodes.append(node("Add", [scores, "mask"], ["c"]))
+        nodes.append(node("Add", [scores, masked], ["c"]))
         scores = "c"
-    nodes += [node("Softmax", [scores], ["p"], axis=-1), node("MatMul", ["p", "vt"], ["o"])]
+    nodes.append(node("Softmax", [scores], ["p"], axis=-1))
+    if cleared:
+        nodes += [node("IsNaN", ["p"], ["n"]), node("Where", ["n", "zero", "p"], ["w"])]
+    nodes.append(node("MatMul", ["w" if cleared else "p", "vt"], ["o"]))
     nodes += [node("Transpose", ["o"], ["ot"], perm=[0, 2, 1, 3]), node("Reshape", ["ot", "flat"], ["y"])]
     shapes: dict[str, Sequence[Any]] = {name: ["n", "length", 48] for name in "qkv"}
-    if masked:
+    if masked == "mask":
         shapes["mask"] = ["n", 1, 1, "length"]
     model = load(nodes, shapes, shape)
     for batch, length in ((2, 9), (1, 70)):
         q, k, v = (noise(batch, length, 48, seed=s) for s in range(3))
         mask = np.where(noise(batch, 1, 1, length) > 1, -1e4, 0).astype(np.float32)
+        if cleared:
+            mask[0] = -np.inf
         by_head = [
             x.astype(np.float64).reshape(batch, length, 3, 16).transpose(0, 2, 1, 3) for x in (q, k, v)
         ]
-        wanted = by_head[0] @ by_head[1].swapaxes(2, 3) * 0.25 + (mask if masked else 0)
-        wanted = (softmax(wanted) @ by_head[2]).transpose(0, 2, 1, 3).reshape(batch, length, 48)
-        close(model(q, k, v, mask) if masked else model(q, k, v), wanted)
+        wanted = by_head[0] @ by_head[1].swapaxes(2, 3) * 0.25 + (mask if masked == "mask" else 0)
+        with np.errstate(invalid="ignore"):
+            weights = softmax(wanted)
+        weights = np.where(np.isnan(weights), 0.0, weights)
+        wanted = (weights @ by_head[2]).transpose(0, 2, 1, 3).reshape(batch, length, 48)
+        close(model(q, k, v, mask) if masked == "mask" else model(q, k, v), wanted)
     assert operators(model) == ["scaled_dot_product"]
+
+
+@pytest.mark.parametrize("change", ["a one", "another test", "weights read twice", "test read twice"])
+def test_attention_stays_in_pieces(change: str) -> None:
+    """What is not quite attention with zeros for NaN."""
+    constants = {"zero": np.array([0.0, float(change == "a one")])[:, None]}
+    nodes = [node("MatMul", ["q", "k"], ["s"]), node("Softmax", ["s"], ["p"], axis=-1)]
+    nodes.append(node("IsNaN", ["s" if change == "another test" else "p"], ["n"]))
+    nodes += [node("Where", ["n", "zero", "p"], ["w"]), node("MatMul", ["w", "v"], ["o"])]
+    read = {"weights read twice": "w", "test read twice": "t"}.get(change, "v")
+    nodes += [
+        node("Cast", ["n"], ["t"], to=1),
+        node("ReduceSum", [read], ["r"]),
+        node("Add", ["o", "r"], ["y"]),
+    ]
+    model = load(nodes, {"q": [2, 8], "k": [8, 2], "v": [2, 4]}, constants)
+    q, k, v = noise(2, 8), noise(8, 2, seed=1), noise(2, 4, seed=2)
+    q[0, 0] = np.inf
+    k[0] = 1.0
+    scores = q.astype(np.float64) @ k
+    with np.errstate(invalid="ignore"):
+        weights = softmax(scores)
+    closed = np.isnan(scores if change == "another test" else weights)
+    weights = np.where(closed, constants["zero"], weights)
+    read_twice = {"w": weights, "t": closed, "v": v}[read]
+    got, wanted = model(q, k, v), weights @ v + read_twice.sum()
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    assert "scaled_dot_product" not in operators(model)
 
 
 def test_a_product_takes_bias_residual_and_activation() -> None:

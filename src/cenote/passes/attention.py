@@ -2,8 +2,10 @@
 
     %s = matmul %q, %k; %m = add %s, %mask; %p = softmax %m; %y = matmul %p, %v    ->    %y = scaled_dot_product …
 
-The addition may be missing. The scores of all queries and keys are then never stored. A query whose keys are all
-closed gives NaN, as its softmax would.
+The addition may be missing, or add nothing. The scores of all queries and keys are then never stored. A query whose
+keys are all closed gives NaN, as its softmax would, or zeros where the pieces say so, as torch.onnx writes them today:
+
+    %n = isnan %p; %w = where %n, 0, %p; %y = matmul %w, %v
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.graph.graph import Graph, Node
 from cenote.ops.elementwise.binary import Add
+from cenote.ops.elementwise.compare import IsNaN
+from cenote.ops.elementwise.where import Where
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.normalization.softmax import Softmax
 from cenote.ops.sequence.scaled_dot_product import ScaledDotProduct
@@ -28,10 +32,11 @@ def recognize_attention(graph: Graph, target: Target) -> Graph:
 
 
 def _replace(rewriter: Rewriter, node: Node, average: MatMul, target: Target) -> None:
-    softmax = rewriter.producer(node.inputs[0], Softmax)
-    if softmax is None or average.permute_a or average.alpha != 1:
+    found = _softmax(rewriter, node.inputs[0])
+    if found is None or average.permute_a or average.alpha != 1:
         return
-    pieces, mask = [softmax[0]], ""
+    softmax, clearing = found
+    pieces, mask = [*clearing, softmax[0]], ""
     rank = rewriter.type(node.inputs[0]).rank
     if softmax[1].axis % rank != rank - 1 or rank < 2:
         return
@@ -55,6 +60,7 @@ def _replace(rewriter: Rewriter, node: Node, average: MatMul, target: Target) ->
     turned = op.permute_b or tuple(range(kinds[1].rank))
     whole = ScaledDotProduct(
         op.alpha,
+        nan_to_zero=bool(clearing),
         permute_q=op.permute_a,
         permute_k=(*turned[:-2], turned[-1], turned[-2]),
         permute_v=average.permute_b,
@@ -71,11 +77,32 @@ def _replace(rewriter: Rewriter, node: Node, average: MatMul, target: Target) ->
     rewriter.nodes[rewriter.position[node.outputs[0]]] = Node(whole, inputs, node.outputs, node.label)
 
 
+def _softmax(rewriter: Rewriter, weights: str) -> tuple[tuple[Node, Softmax], tuple[Node, ...]] | None:
+    """Return the softmax that makes weights, and the nodes that write zeros where it gives NaN."""
+    where = rewriter.producer(weights, Where)
+    if where is None:
+        softmax = rewriter.producer(weights, Softmax)
+        return softmax and (softmax, ())
+    condition, zero, powers = where[0].inputs
+    test, constant = rewriter.producer(condition, IsNaN), rewriter.constants.get(zero)
+    node = rewriter.nodes[rewriter.position[powers]] if powers in rewriter.position else None
+    if test is None or test[0].inputs[0] != powers or rewriter.uses[powers] != 2:
+        return None
+    if node is None or not isinstance(node.op, Softmax) or constant is None or constant.any():
+        return None
+    whole = rewriter.type(powers).shape == rewriter.type(weights).shape
+    return ((node, node.op), (where[0], test[0])) if whole else None
+
+
 def _masked(rewriter: Rewriter, node: Node) -> tuple[tuple[Node, MatMul] | None, str]:
-    """Return the product that makes the scores, of an addition of a mask to scores, and the mask."""
+    """Return the product that makes the scores, of an addition of a mask to scores, and the mask: "" if it is zeros."""
     for scores, mask in (node.inputs[:2], node.inputs[1::-1]):
         product = rewriter.producer(scores, MatMul) if len(node.inputs) == 2 and mask != scores else None
-        shape = rewriter.type(mask).shape
-        if product is not None and shape and not (not is_size(shape[-1]) and shape[-1] == 1):
+        if product is None:
+            continue
+        known, shape = rewriter.constants.get(mask), rewriter.type(mask).shape
+        if known is not None and not known.any():
+            return product, ""
+        if shape and not (not is_size(shape[-1]) and shape[-1] == 1):
             return product, mask
     return None, ""

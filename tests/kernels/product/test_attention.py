@@ -118,6 +118,30 @@ def test_nan_reaches_only_who_attends_it(target: Target) -> None:
     assert np.isfinite(y).all()  # a key that is masked out may hold anything; a value may not
 
 
+@pytest.mark.parametrize(
+    ("queries", "keys", "target"), over_targets([(1, 77), (2, 300), (40, 13), (40, 300)], 3), ids=target_name
+)
+def test_weights_that_are_nan_count_as_zeros(queries: int, keys: int, target: Target) -> None:
+    """Closed queries, infinite and NaN scores in any chunk of keys: zeros, unless a value is NaN itself."""
+    op = ScaledDotProduct(0.3, nan_to_zero=True)
+    q, v = noise(1, queries, 8), noise(1, keys, 24, seed=2)
+    closed = np.zeros((queries, keys), np.float32)
+    closed[0] = -np.inf
+    for where in (0, keys // 2, keys - 1):
+        for unusual in (np.nan, np.inf, -np.inf):
+            k = noise(1, keys, 8, seed=1)
+            y = check(op, [q, k, v, closed], target)
+            assert not y[0, 0].any()
+            k[0, where, 3] = unusual
+            y = check(op, [q, k, v], target)
+            assert np.isfinite(y).all()
+            assert not (np.isnan(unusual) and y.any())
+    v[0, keys // 2, 5] = np.nan
+    y = check(op, [q, noise(1, keys, 8, seed=1), v, closed], target)
+    assert np.isnan(y[..., 5]).all()
+    assert np.isfinite(np.delete(y, 5, -1)).all()
+
+
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_scores_of_every_size(target: Target) -> None:
     """The largest score in any chunk, scores that overflow e^x, masks of the least number instead of infinity."""

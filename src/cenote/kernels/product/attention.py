@@ -60,7 +60,8 @@ class AttentionSpec(KernelSpec):
 
     `width`: queries that are multiplied by V at a time. `mask`: the type of a mask ("" none; bool: what to attend; else
     added), whose columns are contiguous; `per_query`: it has a row for each. `causal`: query i attends keys up to
-    i + offset. `zeros`: a query without any key gives zeros, else NaN. `clip`: V's columns may end within a vector.
+    i + offset. `zeros`: a query without any key gives zeros, else NaN. `nan_to_zero`: weights that are NaN count as
+    zeros. `clip`: V's columns may end within a vector.
     """
 
     blocks: int
@@ -73,6 +74,7 @@ class AttentionSpec(KernelSpec):
     per_query: bool
     causal: bool
     zeros: bool
+    nan_to_zero: bool
     clip: bool
     q_type: np.dtype[Any] = field(default=FLOAT32)
     y_type: np.dtype[Any] = field(default=FLOAT32)
@@ -104,6 +106,14 @@ def most_queries(value_blocks: int, clip: bool, registers: int) -> int:
 def scratch_elements(row: int, depth: int, chunk: int, columns: int) -> int:
     """Number of scratch elements for groups of `row` queries; `depth` and `columns` in whole vectors."""
     return row * (depth + chunk + SPARE + PER_QUERY) + (row + SPARE) * columns
+
+
+def inverse_total(k: Kernel, total: Value, zeros: bool, nan_to_zero: bool) -> Value:
+    """Return 1 / the sum of a query's powers; 0 where its weights count as zeros."""
+    zero, inverse = k.constant(F32, 0.0, total.lanes), 1.0 / total
+    if nan_to_zero:
+        return k.select(total > 0.0, inverse, zero)
+    return k.select(total.equals(0.0), zero, inverse) if zeros else inverse
 
 
 class _Emitter:
@@ -288,7 +298,7 @@ class _Emitter:
             largest = self.largest.load(at, lanes)
             # For a query without keys the powers of minus infinity are zeros.
             shifts.append(k.select(largest.equals(float("-inf")), k.constant(F32, 0.0, lanes), largest))
-            grown = math.exp_falling(k, self.before.load(at, lanes) - shifts[-1])
+            grown = self.cleared(math.exp_falling(k, self.before.load(at, lanes) - shifts[-1]))
             self.before.store(largest, at)
             self.factors.store(grown, at)
             totals.append(k.variable(k.constant(F32, 0.0, lanes)))
@@ -296,7 +306,7 @@ class _Emitter:
             place = self.scores + row * self.row
             for block in range(blocks):
                 power = math.exp_falling(k, place.load(block * lanes, lanes) - shifts[block])
-                place.store(power, block * lanes)
+                place.store(self.cleared(power), block * lanes)
                 totals[block].value = totals[block].value + power
         for block, total in enumerate(totals):  # a chunk's sum is a chain of its own
             at = block * lanes
@@ -304,10 +314,13 @@ class _Emitter:
             self.totals.store(total.value, at)
         with k.when(is_last):
             for block, total in enumerate(totals):
-                factor = 1.0 / total.value
-                if self.spec.zeros:
-                    factor = k.select(total.value.equals(0.0), k.constant(F32, 0.0), factor)
-                self.totals.store(factor, block * lanes)
+                inverse = inverse_total(k, total.value, self.spec.zeros, self.spec.nan_to_zero)
+                self.totals.store(inverse, block * lanes)
+
+    def cleared(self, power: Value) -> Value:
+        """Return a power to multiply V by: 0 for NaN where that counts as zero, of which `totals` still tells."""
+        zero = self.k.constant(F32, 0.0, self.lanes)
+        return self.k.max_drop_nan(power, zero) if self.spec.nan_to_zero else power
 
     # ---- averages ---------------------------------------------------------------------------------------------
 

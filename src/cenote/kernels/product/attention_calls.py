@@ -52,6 +52,7 @@ class AttentionProblem:
     causal: bool
     offset: int
     zeros: bool
+    nan_to_zero: bool
     stored: np.dtype[Any] = field(default=FLOAT32)
 
     @property
@@ -148,6 +149,7 @@ class AttentionProblem:
                 _moves(self.mask_row),
                 self.causal,
                 self.zeros,
+                self.nan_to_zero,
                 clip,
                 q.type.dtype,
                 y.type.dtype,
@@ -175,7 +177,14 @@ class AttentionProblem:
     def _few_call(self, q: View, k: View, v: View, mask: View | None, y: View, target: Target) -> Call:
         """Return the call that attends one query of one pair of matrices at a time."""
         spec = FewQueriesSpec(
-            self.depth, len(self.axes), _mask_type(mask), self.causal, self.zeros, q.type.dtype, y.type.dtype
+            self.depth,
+            len(self.axes),
+            _mask_type(mask),
+            self.causal,
+            self.zeros,
+            self.nan_to_zero,
+            q.type.dtype,
+            y.type.dtype,
         )
         words: dict[str, Argument] = {
             "q": q,

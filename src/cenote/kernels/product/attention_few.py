@@ -23,7 +23,7 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.lanes import transposed
-from cenote.kernels.product.attention import OPERANDS, mask_scalar
+from cenote.kernels.product.attention import OPERANDS, inverse_total, mask_scalar
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 NUMBERS = ("queries", "keys", "columns", "q_row", "k_row", "v_row", "mask_row", "y_row", "offset")
@@ -41,6 +41,7 @@ class FewQueriesSpec(KernelSpec):
     mask: str
     causal: bool
     zeros: bool
+    nan_to_zero: bool
     x_type: np.dtype[Any] = field(default=FLOAT32)
     y_type: np.dtype[Any] = field(default=FLOAT32)
 
@@ -126,12 +127,12 @@ class _Emitter:
             chain = k.variable(k.constant(F32, 0.0, lanes))
             for at in k.range(first, k.min_drop_nan(first + _BLOCK * lanes, self.attended), lanes):
                 power = math.exp(k, self.scores.load(at, lanes) - shift)
-                self.scores.store(power, at)
+                clears = self.spec.nan_to_zero  # V is multiplied by zeros then; the sum tells of the NaN
+                kept = k.max_drop_nan(power, k.constant(F32, 0.0, lanes)) if clears else power
+                self.scores.store(kept, at)
                 chain.value = chain.value + power
             total.value = total.value + chain.value
-        whole = k.reduce(total.value, "add")
-        factor = 1.0 / whole
-        return k.select(whole.equals(0.0), k.constant(F32, 0.0), factor) if self.spec.zeros else factor
+        return inverse_total(k, k.reduce(total.value, "add"), self.spec.zeros, self.spec.nan_to_zero)
 
     def column_groups(self) -> Iterator[tuple[Value, list[Value | None]]]:
         """Emit loops over V's columns: groups of whole vectors, then single ones, each with its masks."""

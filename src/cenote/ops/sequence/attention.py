@@ -153,7 +153,9 @@ class Attention(Op):
             types.append(TensorType(q.dtype, shape))
         back = () if by_head else (0, 3, 1, 2, 4)
         scale = 1 / math.sqrt(max(queries[3], 1)) if self.scale is None else self.scale
-        op = ScaledDotProduct(scale, self.causal, 0, True, order, order, order, back)
+        op = ScaledDotProduct(
+            scale, self.causal, zeros=True, permute_q=order, permute_k=order, permute_v=order, permute_y=back
+        )
         given: list[TensorType | None] = [*types]
         if mask is not None:
             given.append(_mask_by_head(mask, heads, shared))

@@ -32,13 +32,15 @@ class ScaledDotProduct(Op):
     The axes before the last two broadcast. Q, K and V are the operands with their axes in the orders `permute_q`,
     `permute_k`, `permute_v` (empty: as they are), the result is stored with its axes in the order `permute_y`. The mask
     (bool: what to attend, or float: added) broadcasts to (..., queries, keys). `causal`: query i attends keys up to
-    i + offset. A query that attends no key gives zeros with `zeros`, else NaN.
+    i + offset. A query that attends no key gives zeros with `zeros`, else NaN. `nan_to_zero`: what the softmax gives as
+    NaN counts as zero, be it for want of keys or since a score is NaN or infinite; implies `zeros`.
     """
 
     scale: float = 1.0
     causal: bool = False
     offset: int = 0
     zeros: bool = False
+    nan_to_zero: bool = False
     permute_q: tuple[int, ...] = ()
     permute_k: tuple[int, ...] = ()
     permute_v: tuple[int, ...] = ()
@@ -95,6 +97,8 @@ class ScaledDotProduct(Op):
         powers = np.exp(scores - np.where(np.isneginf(largest), 0.0, largest))
         total = powers.sum(-1, keepdims=True)
         weights = powers / np.where((total == 0) & self.zeros, 1.0, total)
+        if self.nan_to_zero:
+            weights = np.where(np.isnan(weights), 0.0, weights)
         y = weights @ values
         return (narrow(y.transpose(self.permute_y) if self.permute_y else y, q.dtype),)
 
@@ -165,6 +169,7 @@ class ScaledDotProduct(Op):
             self.causal,
             self.offset,
             self.zeros,
+            self.nan_to_zero,
             q.dtype,
         )
 
@@ -185,6 +190,7 @@ class ScaledDotProduct(Op):
         shut[0, 0, 3] = False
         yield Sample(cls(0.25, zeros=True), (q, k, v, shut), "mask")
         yield Sample(cls(0.25, zeros=True, causal=True, offset=-2), (q, k, v), "queries without keys")
+        yield Sample(cls(0.25, nan_to_zero=True), (q, k, v, shut), "queries without keys, cleared")
         rows = (seeded((2, 13, 3, 16), 1), seeded((2, 150, 3, 16), 2), seeded((2, 150, 3, 24), 3))
         order = (0, 2, 1, 3)
         permuted = cls(0.25, permute_q=order, permute_k=order, permute_v=order, permute_y=order)
