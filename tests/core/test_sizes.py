@@ -13,6 +13,7 @@ from cenote.core.computed import SizedArray, computed, has_sizes, known
 from cenote.core.formulas.certain import always_at_most, always_equal
 from cenote.core.formulas.checks import Evaluation
 from cenote.core.formulas.expressions import SizeFormula
+from cenote.core.formulas.polynomials import Terms, exact, plus, times
 from cenote.core.sizes import Size, is_size, maximum, minimum, plain
 from cenote.core.trace import Trace
 from cenote.runtime.formulas import Formulas
@@ -110,9 +111,25 @@ def test_equal_formulas_are_equal_without_a_question() -> None:
     assert (16 * h) // 16 == h
     assert (16 * h + 5) // 16 == h
     assert (h * n) // h == n
+    assert (6 * h * n + 9 * n) // (2 * h + 3) == 3 * n
     assert h > 0
     assert n * h != 0
     assert not trace.guards
+
+
+POLYNOMIALS = st.dictionaries(
+    st.lists(st.integers(0, 2), max_size=3).map(lambda unknowns: tuple(sorted(unknowns))),
+    st.integers(-4, 4).filter(bool),
+    max_size=4,
+).map(lambda terms: tuple(sorted(terms.items())))
+
+
+@given(POLYNOMIALS, POLYNOMIALS.filter(bool), POLYNOMIALS)
+def test_products_are_divided_exactly(a: Terms, b: Terms, rest: Terms) -> None:
+    assert exact(times(a, b), b) == a
+    dividend = plus(times(a, b), rest, 1)
+    quotient = exact(dividend, b)
+    assert quotient is None or times(quotient, b) == dividend
 
 
 def test_quotients_are_bounded_by_what_is_divided() -> None:

@@ -54,18 +54,35 @@ def times(a: Terms, b: Terms) -> Terms:
     return tuple(sorted((m, c) for m, c in total.items() if c))
 
 
+@lru_cache(_REMEMBERED)
 def exact(a: Terms, b: Terms) -> Terms | None:
-    """Divide a by b; None unless b is one term that divides every term of a."""
-    if len(b) != 1:
-        return None
-    (divisor, by), quotient = b[0], []
-    for monomial, factor in a:
-        left = list(monomial)
-        for unknown in divisor:
-            if unknown not in left:
-                return None
-            left.remove(unknown)
-        if factor % by:
+    """Divide a by b as polynomials; None where that leaves a remainder."""
+    left, quotient = dict(a), list[tuple[Monomial, int]]()
+    first, by = max(b, key=_order)
+    while left:
+        monomial, factor = max(left.items(), key=_order)
+        part = _without(monomial, first)
+        if part is None or factor % by:
             return None
-        quotient.append((tuple(left), factor // by))
+        quotient.append((part, factor // by))
+        for other, multiple in b:
+            product = tuple(sorted(part + other))
+            left[product] = left.get(product, 0) - multiple * (factor // by)
+            if not left[product]:
+                del left[product]
     return tuple(sorted(quotient))
+
+
+def _order(term: tuple[Monomial, int]) -> tuple[int, Monomial]:
+    """Return a key that orders terms alike when all are multiplied by the same monomial."""
+    return len(term[0]), term[0]
+
+
+def _without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+    """Divide a monomial by another; None where it does not divide it."""
+    left = list(monomial)
+    for unknown in divisor:
+        if unknown not in left:
+            return None
+        left.remove(unknown)
+    return tuple(left)
