@@ -28,7 +28,7 @@ SIZES = [(1, 65, 80), (4, 66, 81), (1, 64, 112), (3, 80, 65), (2, 97, 64)]
 CHANNELS, WIDE = 16, 32
 WEIGHTS = {
     "w": (CHANNELS, CHANNELS, 1, 1), "v": (CHANNELS, CHANNELS, 1, 1), "u": (WIDE, CHANNELS, 1, 1),
-    "k": (WIDE, WIDE, 1, 1), "t": (CHANNELS, CHANNELS, 3, 3),
+    "k": (WIDE, WIDE, 1, 1), "t": (CHANNELS, CHANNELS, 3, 3), "far": (CHANNELS, 1, 3, 3),
 }  # fmt: skip
 # Pads as TensorFlow's "same" computes them: max((ceil(h / 2) - 1) * 2 + 3 - h, 0), half of it in front.
 PADS = """s = Shape(x)  hw = Slice(s, two, four)  f = Cast<to=1>(hw)  half = Div(f, twof)  up = Ceil(half)
@@ -54,7 +54,8 @@ GRAPHS = {
     "tokens twice": """a = Reshape(x, flat)  b = Transpose<perm=[0,2,1]>(a)  c = Concat<axis=1>(b, b)
         d = Slice(c, one1, last, axis)  z = Concat<axis=1>(d, b)""",
     "windows apart": """a = Conv<pads=[2,2,2,2], dilations=[2,2]>(x, t)  b = Relu(a)
-        c = Conv<pads=[60,60,60,60], dilations=[60,60]>(b, t)  z = Add(c, x)""",
+        c = Conv<pads=[60,60,60,60], dilations=[60,60]>(b, t)
+        d = Conv<pads=[48,48,48,48], dilations=[48,48], group=16>(c, far)  z = Add(d, x)""",
     "a part written by elements": """s = Shape(x)  b = Gather(s, zero)  c = Gather(s, one)  h = Gather(s, two0)
         m = Gather(s, three)  rn = Range(zero, b, one)  rc = Range(zero, c, one)  rh = Range(zero, h, one)
         rw = Range(zero, m, one)  in = Slice(rw, one1, last, zero1)  ln = Reshape(rn, along_n)

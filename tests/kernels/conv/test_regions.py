@@ -39,13 +39,18 @@ CASES = [
     ("winograd_f2", 17, 40, (3, 3, 3), (4, 3, 1), ((8, 0), (3, 3), (1, 1))),
     ("winograd_f2", 16, 600, (2, 3, 3), (3, 2, 8), ((0, 3), (2, 2), (8, 8))),
     ("winograd_f4x1", 24, 16, (3, 1, 1), (2, 1, 1), ((2, 2), (0, 0), (0, 0))),
+    ("depthwise_regions", 21, 21, (3, 3), (8, 8), ((8, 8), (8, 8))),
+    ("depthwise_regions", 16, 48, (3, 5), (13, 4), ((13, 13), (8, 8))),
+    ("depthwise_regions", 9, 9, (3, 3, 3), (4, 8, 8), ((4, 4), (8, 8), (8, 8))),
+    ("depthwise_regions", 40, 40, (5,), (6,), ((12, 12),)),
 ]
 
 
 def model_of(op: Conv, weights: Array, bias: Array, added: bool) -> onnx.ModelProto:
     """Return max(conv(x) [+ x], 0) of a batch and a map of open sizes."""
     pads = [pair[side] for side in (0, 1) for pair in op.pads]
-    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["a"], "conv", dilations=op.dilations, pads=pads)]
+    given = {"dilations": op.dilations, "pads": pads, "group": op.groups}
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["a"], "conv", **given)]
     if added:
         nodes.append(helper.make_node("Add", ["a", "x"], ["s"]))
     nodes.append(helper.make_node("Relu", [nodes[-1].output[0]], ["y"]))
@@ -55,7 +60,7 @@ def model_of(op: Conv, weights: Array, bias: Array, added: bool) -> onnx.ModelPr
             onnx.TensorProto.FLOAT,
             ["n", channels, *(f"{name}{axis}" for axis, _ in enumerate(op.pads))],
         )
-        for name, channels in (("x", weights.shape[1]), ("y", weights.shape[0]))
+        for name, channels in (("x", weights.shape[1] * op.groups), ("y", weights.shape[0]))
     ]
     constants = [numpy_helper.from_array(each, name) for name, each in (("w", weights), ("b", bias))]
     graph = helper.make_graph(nodes, "dilated", ends[:1], ends[1:], constants)
@@ -76,9 +81,10 @@ def test_every_size_has_the_answer_of_the_reference(
     """Whichever size is planned first, where the algorithm is to be had for it."""
     random = np.random.default_rng(channels + first)
     filters = channels if first == 1 else filters
-    weights = (random.standard_normal((filters, channels, *window)) / 8).astype(np.float32)
+    groups = channels if algorithm.startswith("depthwise") else 1
+    weights = (random.standard_normal((filters, channels // groups, *window)) / 8).astype(np.float32)
     bias = random.standard_normal(filters).astype(np.float32)
-    op = Conv(dilations=dilations, pads=pads)
+    op = Conv(dilations=dilations, pads=pads, groups=groups)
     added = filters == channels
     small = algorithm.startswith("winograd") and first
     named = {} if small else {"conv": algorithm}

@@ -3,23 +3,29 @@ window that lies inside the input for all of it.
 
 With a dilation of 12 on a map of 16x16, the middle of the map sees one tap of 3x3, its corners four and its edges
 two: 2.25 taps a pixel instead of 9, and no border of zeros around the input, which would be six times the map. All
-regions read the same packed weights, by a table of the taps they have.
+regions of a direct convolution read the same packed weights, by a table of the taps they have; those of a depthwise one
+have weights of their own.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
+from cenote.core.types import Array
 from cenote.kernels.base import Call, View
+from cenote.kernels.conv.depthwise_calls import depthwise_calls
 from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
+from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
+
+WORTH_REGIONS = 0.8  # of the plain sum's taps
 
 
 @dataclass(frozen=True)
@@ -68,12 +74,12 @@ def _open_parts(size: int, window: int, step: int, pad: int) -> Iterator[AxisPar
         yield AxisPart(begin, maximum(begin, end), first, last)
 
 
-def share_of_taps(shape: ConvShape, lanes: int) -> float:
+def share_of_taps(shape: ConvShape) -> float:
     """Share of the plain sum's multiply-adds that regions need for a deep convolution; 1 where regions do not suit
     it."""
-    known = not any(map(is_size, itertools.chain(*shape.pads)))
-    simple = shape.groups == 1 and shape.group_channels % lanes == 0 and set(shape.strides) == {1}
-    if not known or not simple or max(shape.dilations) == 1 or min((0, *itertools.chain(*shape.pads))) < 0:
+    pads = [*itertools.chain(*shape.pads)]
+    known = not any(map(is_size, pads)) and min((0, *pads)) == 0
+    if not known or set(shape.strides) != {1} or max(shape.dilations) == 1:
         return 1.0
     shares = [sum(plain(part.seen) for part in axis_parts(shape, axis)) for axis in range(3)]
     return math.prod(shares) / (plain(shape.pixels) * shape.taps) or 1.0
@@ -87,12 +93,63 @@ def taps_read(shape: ConvShape) -> int:
     )
 
 
-def region_calls(
+def taps_of_rows(shape: ConvShape) -> int:
+    """Number of taps that the rows of all regions see, whatever their length."""
+    depth, height = (sum(plain(part.seen) for part in axis_parts(shape, axis)) for axis in range(2))
+    return (
+        depth * height * sum(part.last - part.first + 1 for part in axis_parts(shape, 2) if plain(part.seen))
+    )
+
+
+def direct_region_calls(
     problem: DirectProblem, x: View, y: View, residual: View | None, target: Target
 ) -> Iterator[Call]:
-    """Yield the calls of a convolution for which `share_of_taps` is below 1; x needs no border."""
-    shape, independent = problem.shape, False
+    """Yield the calls of a convolution of one group of whole vectors for which `share_of_taps` is below 1; x needs no
+    border."""
+    shape = problem.shape
     problem = replace(problem, packed={}, pixels=shape.pixels * shape.n)
+
+    def calls(
+        small: ConvShape, taps: tuple[int, ...], x: View, y: View, residual: View | None
+    ) -> Iterator[Call]:
+        return direct_calls(replace(problem, shape=small, taps=taps), x, y, residual, target)
+
+    return _region_calls(shape, calls, x, y, residual)
+
+
+def depthwise_region_calls(
+    shape: ConvShape,
+    weights: Array,
+    bias: Array | None,
+    activation: Activation,
+    x: View,
+    y: View,
+    residual: View | None,
+    target: Target,
+    exact: bool,
+) -> Iterator[Call]:
+    """Yield the calls of a deep convolution of groups of one channel for which `share_of_taps` is below 1; x needs no
+    border. The arguments are those of `depthwise_calls`."""
+    by_tap = weights.reshape(shape.filters, shape.taps)
+
+    def calls(
+        small: ConvShape, taps: tuple[int, ...], x: View, y: View, residual: View | None
+    ) -> Iterator[Call]:
+        return depthwise_calls(small, by_tap[:, taps], bias, activation, x, y, residual, target, exact)
+
+    return _region_calls(shape, calls, x, y, residual)
+
+
+def _region_calls(
+    shape: ConvShape,
+    calls: Callable[[ConvShape, tuple[int, ...], View, View, View | None], Iterator[Call]],
+    x: View,
+    y: View,
+    residual: View | None,
+) -> Iterator[Call]:
+    """Yield what `calls` yields for the shape of each region, the taps that it sees, and its parts of x, y and a
+    residual."""
+    independent = False
     for parts in itertools.product(*(axis_parts(shape, axis) for axis in range(3))):
         begins = [part.begin for part in parts]
         inside = [
@@ -107,9 +164,9 @@ def region_calls(
             window=tuple(part.last - part.first + 1 for part in parts),
             pads=((0, 0),) * 3,
         )
-        region = replace(problem, shape=small, taps=tuple((d * high + h) * wide + w for d, h, w in taps))
         there = None if residual is None else _moved(residual, begins)
-        for call in direct_calls(region, _moved(x, inside), _moved(y, begins), there, target):
+        numbers = tuple((d * high + h) * wide + w for d, h, w in taps)
+        for call in calls(small, numbers, _moved(x, inside), _moved(y, begins), there):
             yield replace(call, independent=independent)
             independent = True
 

@@ -37,6 +37,12 @@ CONSTANT = (
         "t, and as many loads: the caches' bandwidth bounds it",
     ),
     ConvolutionAlgorithm(
+        "depthwise_regions",
+        depthwise.regions,
+        "dilated groups of one channel that reach far into the padding: each region has the taps that it sees",
+        "the taps seen",
+    ),
+    ConvolutionAlgorithm(
         "grouped",
         depthwise.grouped,
         "groups of 2 and 4 channels (all that fill a vector when infinities must stay in their group, or when the "
@@ -99,7 +105,9 @@ CONSTANT = (
 )
 
 # All that is asked for groups of a few channels within vectors, and for a convolution with a pool folded in.
-WITHIN = tuple(each for each in CONSTANT if each.offer in (depthwise.depthwise, depthwise.grouped))
+WITHIN = tuple(
+    each for each in CONSTANT if each.offer in (depthwise.depthwise, depthwise.regions, depthwise.grouped)
+)
 POOLED = tuple(each for each in CONSTANT if each.offer is winograd.winograd)
 
 AT_RUN_TIME = (

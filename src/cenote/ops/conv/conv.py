@@ -375,6 +375,8 @@ def _dilated_samples() -> Iterator[Sample]:
     yield _sample(
         "dilated, in regions", Conv(pads=far, dilations=(4, 5), activation=RELU), (2, 32, 7, 6), 40, (3, 3)
     )
+    op = Conv(pads=far, dilations=(4, 5), groups=19, residual=True, activation=RELU)
+    yield _sample("depthwise, dilated, in regions", op, (2, 19, 7, 6), 19, (3, 3))
     op = Conv(pads=((8, 8),), dilations=(2,), residual=True, activation=RELU)
     yield _sample("dilated, long window", op, (2, 17, 41), 24, (9,))
     yield _sample("dilated, in regions of few", Conv(pads=((3, 2),), dilations=(3,)), (1, 32, 5), 17, (3,))

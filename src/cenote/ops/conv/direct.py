@@ -14,14 +14,13 @@ from cenote.kernels.constants import constants_of
 from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
 from cenote.kernels.conv.groups_apart import apart_calls, inputs_apart, outputs_apart
 from cenote.kernels.conv.joined_calls import joined_calls, joined_share
-from cenote.kernels.conv.regions import region_calls, share_of_taps, taps_read
+from cenote.kernels.conv.regions import WORTH_REGIONS, direct_region_calls, share_of_taps, taps_read
 from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds, weight_seconds
 from cenote.kernels.layout.reorder import pad_call
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.conv.winograd import in_pieces, tiles_of
 
-_WORTH_REGIONS = 0.8  # of the plain sum's taps
 _MOST_JOINED = 1 << 20  # weights of groups that are all joined, most of them zeros that are never read
 _PIXELS = (100, 24, 12, 4)  # of the map, from which `direct_shares` hold
 
@@ -57,15 +56,15 @@ def regions(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     if problem.joins and problem.local:
         return
     direct = problem.direct
-    share = share_of_taps(direct.shape, problem.lanes)
-    if share > _WORTH_REGIONS:
+    share = share_of_taps(direct.shape)
+    if direct.shape.groups > 1 or direct.shape.group_channels % problem.lanes or share > WORTH_REGIONS:
         return
     again = 4 * direct.shape.filters * direct.shape.channels * (taps_read(direct.shape) - direct.shape.taps)
     yield problem.lowering(
         "direct_regions",
         Layout(problem.lanes),
         _seconds(problem) * share / constants_of(target).direct_regions + weight_seconds(max(0, again)),
-        lambda x, y, residual: region_calls(direct, x, y, residual, target),
+        lambda x, y, residual: direct_region_calls(direct, x, y, residual, target),
         by_size=_depends_on_size(problem),
     )
 
