@@ -37,14 +37,12 @@ def part_table(
     channels: int,
     channel_step: int,
     taps: tuple[int, ...],
-    every: int,
 ) -> Array:
-    """The offsets of the taps of a part of a window, as `tap_table`, then the numbers of their weights. `taps`: the
-    numbers of the part's taps in the whole window; `every`: how many that has."""
-    numbers = np.add.outer(np.arange(channels) * every, taps).ravel()
-    return np.concatenate(
-        (tap_table(window, steps, origin, channels, channel_step), numbers.astype(np.int32))
-    )
+    """The offsets of `tap_table` of the taps of a part of a window, tap by tap, then the numbers of their weights.
+    `taps`: the numbers of the part's taps in the whole window."""
+    offsets = tap_table(window, steps, origin, channels, channel_step).reshape(channels, -1).T
+    numbers = np.add.outer(np.multiply(taps, channels), np.arange(channels))
+    return np.concatenate((offsets.ravel(), numbers.ravel()), dtype=np.int32)
 
 
 def ranged_tap_table(

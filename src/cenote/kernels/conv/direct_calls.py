@@ -253,7 +253,8 @@ class FilterGroups:
 
     def _weights_read(self, slab: int) -> int:
         """Number of weights that a filter group reads, on average, of the `slab` that it has."""
-        return slab
+        taps = self.problem.taps
+        return slab // math.prod(self.problem.weights.shape[2:]) * len(taps) if taps else slab
 
     def _spec(self, width: int, ragged: bool) -> ConvDirectSpec:
         return ConvDirectSpec(
@@ -290,15 +291,15 @@ class FilterGroups:
         taps = math.prod(window)
         table = computed(tap_table, window, steps, origin, count, c)
         if self.problem.taps:
-            every = math.prod(self.problem.weights.shape[2:])
-            table = computed(part_table, window, steps, origin, count, c, self.problem.taps, every)
+            table = computed(part_table, window, steps, origin, count, c, self.problem.taps)
         return table, whole * taps, (count - whole) * taps
 
     def _pad(self, *steps: int) -> int:
         return sum(begin * step for (begin, _), step in zip(self.shape.pads, steps, strict=True))
 
     def _pack(self) -> Packed:
-        """Weights in the order the kernel reads: (group, run, channel block, d, h, w, channel, block, lane)."""
+        """Weights in the order the kernel reads: (group, run, channel block, d, h, w, channel, block, lane), or where
+        calls read parts of the window, each of them in one piece, (group, run, d, h, w, channel, block, lane)."""
         rows, cg, *window = self.shape.groups * self.groups, *self.problem.weights.shape[1:]
         return Packed((rows, cg * math.prod(window) * self.each * self.lanes), self._packed)
 
@@ -314,6 +315,10 @@ class FilterGroups:
         w = w.reshape(shape.groups, self.groups, self.each, lanes, cg, *window)
         if self.problem.plain:
             return np.ascontiguousarray(w.transpose(0, 1, 4, 5, 6, 7, 2, 3), np.float32)
+        if self.problem.taps:
+            return np.ascontiguousarray(
+                w.transpose(0, 1, 5, 6, 7, 4, 2, 3).reshape(shape.groups, self.groups, -1)
+            )
         taps = math.prod(window) * self.each * lanes
         packed = np.empty((shape.groups, self.groups, cg * taps), np.float32)
         for begin in range(0, cg, self.inner):
