@@ -1,4 +1,4 @@
-"""Dilated convolutions of open sizes: the same kernels at every size, whichever parts of the map are empty there."""
+"""Convolutions of open sizes in parts: the same kernels at every size, whichever parts of the map are empty there."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ CASES = [
     ("winograd_f2", 17, 40, (3, 3, 3), (4, 3, 1), ((8, 0), (3, 3), (1, 1))),
     ("winograd_f2", 16, 600, (2, 3, 3), (3, 2, 8), ((0, 3), (2, 2), (8, 8))),
     ("winograd_f4x1", 24, 16, (3, 1, 1), (2, 1, 1), ((2, 2), (0, 0), (0, 0))),
+    ("direct_regions", 16, 24, (3, 3, 3), (1, 1, 1), ((1, 1), (1, 1), (1, 1))),
+    ("direct_regions", 24, 16, (4, 1, 3), (1, 1, 1), ((1, 2), (0, 0), (1, 1))),
     ("depthwise_regions", 21, 21, (3, 3), (8, 8), ((8, 8), (8, 8))),
     ("depthwise_regions", 16, 48, (3, 5), (13, 4), ((13, 13), (8, 8))),
     ("depthwise_regions", 9, 9, (3, 3, 3), (4, 8, 8), ((4, 4), (8, 8), (8, 8))),
@@ -86,8 +88,9 @@ def test_every_size_has_the_answer_of_the_reference(
     bias = random.standard_normal(filters).astype(np.float32)
     op = Conv(dilations=dilations, pads=pads, groups=groups)
     added = filters == channels
-    small = algorithm.startswith("winograd") and first
-    named = {} if small else {"conv": algorithm}
+    # On small maps there are no tiles, and on deep volumes few taps see padding.
+    unfit = first if algorithm.startswith("winograd") else first == 0 and max(dilations) == 1
+    named = {} if unfit else {"conv": algorithm}
     model = cenote.load(model_of(op, weights, bias, added), threads=2, algorithms=named)
     for index, (n, *size) in enumerate([SIZES[first], *SIZES]):
         if named and not n:

@@ -1,5 +1,5 @@
-"""Dilated convolutions without the taps that see padding: the map is cut into regions, each with the part of the
-window that lies inside the input for all of it.
+"""Convolutions without the taps that see padding: a map whose window is dilated is cut into regions, each with the part
+of the window that lies inside the input for all of it. So is a volume of open depth, along that.
 
 With a dilation of 12 on a map of 16x16, the middle of the map sees one tap of 3x3, its corners four and its edges
 two: 2.25 taps a pixel instead of 9, and no border of zeros around the input, which would be six times the map. All
@@ -43,9 +43,16 @@ class AxisPart:
         return (self.end - self.begin) * (self.last - self.first + 1)
 
 
+def is_cut(shape: ConvShape, axis: int) -> bool:
+    """Whether regions of a deep convolution differ along an axis; x needs no border there."""
+    return max(shape.dilations) > 1 or (axis == 0 and is_size(shape.size[0]))
+
+
 def axis_parts(shape: ConvShape, axis: int) -> list[AxisPart]:
     """Return the parts of an axis (of stride 1), in order; an empty list where some place sees no tap. Where the size
     is open, any part may be empty, and there are parts only where a tap lies on the place itself."""
+    if not is_cut(shape, axis):
+        return [AxisPart(0, shape.out[axis], 0, shape.window[axis] - 1)]
     size, window, step, pad = shape.size[axis], shape.window[axis], shape.dilations[axis], shape.pads[axis][0]
     if is_size(size):
         on_place = pad % step == 0 and pad // step < window and sum(shape.pads[axis]) == (window - 1) * step
@@ -79,7 +86,7 @@ def share_of_taps(shape: ConvShape) -> float:
     it."""
     pads = [*itertools.chain(*shape.pads)]
     known = not any(map(is_size, pads)) and min((0, *pads)) == 0
-    if not known or set(shape.strides) != {1} or max(shape.dilations) == 1:
+    if not known or set(shape.strides) != {1} or not is_cut(shape, 0):
         return 1.0
     shares = [sum(plain(part.seen) for part in axis_parts(shape, axis)) for axis in range(3)]
     return math.prod(shares) / (plain(shape.pixels) * shape.taps) or 1.0
@@ -105,7 +112,7 @@ def direct_region_calls(
     problem: DirectProblem, x: View, y: View, residual: View | None, target: Target
 ) -> Iterator[Call]:
     """Yield the calls of a convolution of one group of whole vectors for which `share_of_taps` is below 1; x needs no
-    border."""
+    border where it `is_cut`."""
     shape = problem.shape
     problem = replace(problem, packed={}, pixels=shape.pixels * shape.n)
 

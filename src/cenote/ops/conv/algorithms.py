@@ -71,7 +71,7 @@ CONSTANT = (
     ConvolutionAlgorithm(
         "direct_regions",
         direct.regions,
-        "dilated windows that reach far into the padding: each region has the taps that it sees",
+        "windows that reach far into the padding, dilated or of open depth: each region has the taps that it sees",
         "c times the taps seen, 11 % slower",
     ),
     ConvolutionAlgorithm(

@@ -32,7 +32,12 @@ def regions(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of dilated groups of one channel with many taps in the padding."""
     shape, weights, bias, fused = problem.shape.deep(), present(problem.weights), problem.bias, problem.fused
     share = share_of_taps(shape)
-    if not problem.lies_within or shape.group_channels > 1 or share > WORTH_REGIONS:
+    if (
+        not problem.lies_within
+        or shape.group_channels > 1
+        or share > WORTH_REGIONS
+        or max(shape.dilations) == 1
+    ):
         return
     if problem.local:  # weights that come at run time may be packed once only
         return

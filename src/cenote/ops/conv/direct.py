@@ -14,7 +14,7 @@ from cenote.kernels.constants import constants_of
 from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
 from cenote.kernels.conv.groups_apart import apart_calls, inputs_apart, outputs_apart
 from cenote.kernels.conv.joined_calls import joined_calls, joined_share
-from cenote.kernels.conv.regions import WORTH_REGIONS, direct_region_calls, share_of_taps, taps_read
+from cenote.kernels.conv.regions import WORTH_REGIONS, direct_region_calls, is_cut, share_of_taps, taps_read
 from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds, weight_seconds
 from cenote.kernels.layout.reorder import pad_call
 from cenote.ops.base import Lowering
@@ -52,17 +52,19 @@ def _direct(problem: ConvProblem, name: str) -> Lowering:
 
 
 def regions(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
-    """Yield the lowering of dilated convolutions of one group with many taps in the padding."""
+    """Yield the lowering of convolutions of one group with many taps in the padding: dilated ones, or of open depth."""
     if problem.joins and problem.local:
         return
     direct = problem.direct
     share = share_of_taps(direct.shape)
     if direct.shape.groups > 1 or direct.shape.group_channels % problem.lanes or share > WORTH_REGIONS:
         return
+    # Only a volume that is not dilated is not cut along height and width.
+    halo = () if is_cut(direct.shape, 1) else ((0, 0), *problem.shape.halo[1:])
     again = 4 * direct.shape.filters * direct.shape.channels * (taps_read(direct.shape) - direct.shape.taps)
     yield problem.lowering(
         "direct_regions",
-        Layout(problem.lanes),
+        Layout(problem.lanes, halo),
         _seconds(problem) * share / constants_of(target).direct_regions + weight_seconds(max(0, again)),
         lambda x, y, residual: direct_region_calls(direct, x, y, residual, target),
         by_size=_depends_on_size(problem),
