@@ -152,6 +152,14 @@ DEPTHWISE = [
     Case(1, 16, 7, 16, 3, 1, 1, groups=16, x_zero=128, y=np.int8, y_zero=127, bounds=(-99, 127), steps=1e-12),
 ]
 
+# Dilated, so that many taps see the padding, or all but the middle one.
+APART = [
+    Case(1, 20, 7, 20, 3, 1, 4, groups=20, dilation=4, x_zero=9),
+    Case(2, 24, 9, 48, 3, 1, 6, groups=24, dilation=6, x=np.int8, x_zero=-128, y=np.int8),
+    Case(1, 16, 6, 16, 3, 1, 12, groups=16, dilation=12, extreme=True),
+    Case(1, 16, 5, 16, 5, 1, 4, groups=16, dilation=2, w=np.uint8, w_zero=3, width=9),
+]
+
 # Filters in parts, bands of several steps and a shorter last one, images that share a step.
 TILES = [
     Case(3, 32, 4, 48, 3, 1, 1, x_zero=9),
@@ -309,6 +317,14 @@ def test_convolutions_of_bytes_have_every_bit_by_the_instructions_of_amx(case: C
 @pytest.mark.parametrize("case", DEPTHWISE, ids=str)
 def test_depthwise_convolutions_of_bytes_have_every_bit(case: Case, target: Target) -> None:
     assert "quantized_depthwise" in check(case, target)
+
+
+@named
+@pytest.mark.parametrize("case", APART, ids=str)
+def test_dilated_depthwise_convolutions_of_bytes_have_every_bit_in_regions(
+    case: Case, target: Target
+) -> None:
+    assert {"quantized_depthwise", "quantized_depthwise_regions"} <= {*check(case, target)}
 
 
 @named

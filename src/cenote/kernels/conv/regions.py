@@ -26,6 +26,8 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
 
 WORTH_REGIONS = 0.8  # of the plain sum's taps
+# Seconds of a tap in a row of a depthwise region, whose pixels are too few to hide the latency of additions.
+_TAP_OF_ROW = 1.6e-9
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,18 @@ def taps_read(shape: ConvShape) -> int:
     )
 
 
-def taps_of_rows(shape: ConvShape) -> int:
-    """Number of taps that the rows of all regions see, whatever their length."""
+def row_seconds(shape: ConvShape, lanes: int) -> float:
+    """Seconds that regions of a depthwise convolution take beside what they move: those of the taps that their rows
+    see, however long these are."""
     depth, height = (sum(plain(part.seen) for part in axis_parts(shape, axis)) for axis in range(2))
-    return (
-        depth * height * sum(part.last - part.first + 1 for part in axis_parts(shape, 2) if plain(part.seen))
-    )
+    taps = sum(part.last - part.first + 1 for part in axis_parts(shape, 2) if plain(part.seen))
+    return shape.n * -(-shape.filters // lanes) * depth * height * taps * _TAP_OF_ROW
+
+
+def border(shape: ConvShape) -> int:
+    """Number of zeros around x: of a dilated window they may outweigh it."""
+    around = math.prod(size + sum(pads) for size, pads in zip(shape.size, shape.pads, strict=True))
+    return shape.n * shape.channels * (around - math.prod(shape.size))
 
 
 def direct_region_calls(
@@ -121,7 +129,7 @@ def direct_region_calls(
     ) -> Iterator[Call]:
         return direct_calls(replace(problem, shape=small, taps=taps), x, y, residual, target)
 
-    return _region_calls(shape, calls, x, y, residual)
+    return region_calls(shape, calls, x, y, residual)
 
 
 def depthwise_region_calls(
@@ -144,18 +152,18 @@ def depthwise_region_calls(
     ) -> Iterator[Call]:
         return depthwise_calls(small, by_tap[:, taps], bias, activation, x, y, residual, target, exact)
 
-    return _region_calls(shape, calls, x, y, residual)
+    return region_calls(shape, calls, x, y, residual)
 
 
-def _region_calls(
+def region_calls(
     shape: ConvShape,
     calls: Callable[[ConvShape, tuple[int, ...], View, View, View | None], Iterator[Call]],
     x: View,
     y: View,
     residual: View | None,
 ) -> Iterator[Call]:
-    """Yield what `calls` yields for the shape of each region, the taps that it sees, and its parts of x, y and a
-    residual."""
+    """Yield what `calls` yields for each region: for its shape, the numbers of the taps that it sees, and its parts of
+    x, y and a residual."""
     independent = False
     for parts in itertools.product(*(axis_parts(shape, axis) for axis in range(3))):
         begins = [part.begin for part in parts]

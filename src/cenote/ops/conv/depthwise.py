@@ -12,14 +12,18 @@ from cenote.core.types import Layout
 from cenote.kernels.base import present
 from cenote.kernels.constants import constants_of
 from cenote.kernels.conv.depthwise_calls import depthwise_calls
-from cenote.kernels.conv.regions import WORTH_REGIONS, depthwise_region_calls, share_of_taps, taps_of_rows
+from cenote.kernels.conv.regions import (
+    WORTH_REGIONS,
+    border,
+    depthwise_region_calls,
+    row_seconds,
+    share_of_taps,
+)
 from cenote.kernels.cost_model import moved_seconds, peak_seconds
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
 
 _DEPTHWISE = 0.6  # share of the peak
-# Seconds of a tap in a row of a region, whose pixels are too few to hide the latency of additions.
-_TAP_OF_ROW = 1.6e-9
 
 
 def depthwise(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
@@ -42,11 +46,10 @@ def regions(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     if problem.local:  # weights that come at run time may be packed once only
         return
     moved = 4 * shape.n * shape.filters * (math.prod(shape.size) + shape.pixels)
-    blocks = shape.n * -(-shape.filters // problem.lanes)
     yield problem.lowering(
         "depthwise_regions",
         Layout(problem.lanes),
-        moved_seconds(moved) + blocks * taps_of_rows(shape) * _TAP_OF_ROW,
+        moved_seconds(moved) + row_seconds(shape, problem.lanes),
         lambda x, y, residual: depthwise_region_calls(
             shape, weights, bias, fused.activation, x, y, residual, target, fused.exact
         ),
@@ -63,9 +66,8 @@ def _within(problem: ConvProblem, name: str, share: float) -> Lowering:
     shape, target, fused = problem.shape, problem.target, problem.fused
     deep, weights, bias = shape.deep(), present(problem.weights), problem.bias
     moved = 4 * shape.n * shape.filters * (math.prod(shape.size) + shape.pixels)
-    if max(shape.dilations) > 1:  # the zeros around x may outweigh it
-        around = math.prod(size + sum(pads) for size, pads in zip(shape.size, shape.pads, strict=True))
-        moved += 8 * shape.n * shape.channels * (around - math.prod(shape.size))
+    if max(shape.dilations) > 1:
+        moved += 8 * border(shape)
     return problem.lowering(
         name,
         Layout(problem.lanes, shape.halo),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, buffer_elements, dense_strides, halo_offset, present
 from cenote.kernels.conv.depthwise import suits
 from cenote.kernels.conv.direct_calls import joined_groups, merge_groups
+from cenote.kernels.conv.regions import WORTH_REGIONS, border, region_calls, row_seconds, share_of_taps
 from cenote.kernels.cost_model import BYTES_FASTER, LAUNCH, moved_seconds, peak_seconds
 from cenote.kernels.layout.memcpy import memcpy_call
 from cenote.kernels.layout.reorder import reorder_call, zero_halo_call
@@ -37,6 +39,10 @@ from cenote.ops.base import Lowering
 from cenote.ops.conv.direct import efficiency
 from cenote.ops.conv.winograd import strided_tiles_of, tiles_of
 
+Taps = tuple[int, ...] | slice
+"""Numbers of some taps of a window, in rising order."""
+
+EVERY = slice(None)
 _WHOLE_TILES = (4, 2)  # results along the side of a tile whose transforms fit 16 bits
 _MOST_JOINED = 4  # times as many products, at most, as groups joined by zeros may cost
 
@@ -77,10 +83,14 @@ class QuantizedConvolution:
         """Whether the weights without their zero point are numbers of 8 bits."""
         return bool(self.centred.min() >= -128 and self.centred.max() <= 127)
 
-    def offsets(self, zero: int) -> Array:
-        """The bias, and what x's zero point adds to the sums taken off (int64)."""
+    def of_taps(self, taps: Taps = EVERY) -> Array:
+        """Weights without their zero point, (filters, channels / groups, taps of the window)."""
+        return self.centred.reshape(*self.centred.shape[:2], -1)[:, :, taps]
+
+    def offsets(self, zero: int, taps: Taps = EVERY) -> Array:
+        """The bias, and what x's zero point adds to the sums of these taps taken off (int64)."""
         bias = np.zeros(self.shape.filters, np.int64) if self.bias is None else self.bias.astype(np.int64)
-        offsets: Array = bias - zero * self.centred.sum(axis=(1, 2, 3, 4), dtype=np.int64)
+        offsets: Array = bias - zero * self.of_taps(taps).sum(axis=(1, 2), dtype=np.int64)
         return offsets
 
     @property
@@ -112,13 +122,15 @@ class QuantizedConvolution:
         calls: Callable[..., Iterable[Call]],
         temporaries: tuple[TensorType, ...] = (),
         by_size: bool = False,
+        bordered: bool = True,
     ) -> Iterator[Lowering]:
         """Yield the lowerings whose `calls` read x in blocks of `unit` channels, and get views of x, y, what is added
-        (or None) and temporaries. The halo of a tensor holds zeros: where x has another zero point, and for blocks that
-        no other operator has, x is copied, from wherever it lies."""
+        (or None) and temporaries. x is `bordered` by what windows reach. The halo of a tensor holds zeros: where x has
+        another zero point, and for blocks that no other operator has, x is copied, from wherever it lies."""
         x, lanes = present(self.inputs[0]), self.target.lanes()
-        layout = Layout(unit, self.halo)
-        in_place = unit == lanes and (self.x_zero == 0 or not any(map(any, self.halo)))
+        halo = self.halo if bordered else ()
+        layout = Layout(unit, halo)
+        in_place = unit == lanes and (self.x_zero == 0 or not any(map(any, halo)))
         copies = () if in_place else (TensorType(x.dtype, (buffer_elements(x.shape, layout),)),)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
@@ -172,22 +184,42 @@ def _depthwise(problem: QuantizedConvolution) -> Iterator[Lowering]:
     largest = np.abs(problem.centred).sum(axis=(1, 2, 3, 4), dtype=np.int64) * 255 + np.abs(offsets)
     if largest.max() > LARGEST_SUM:
         return
-    moved = shape.n * shape.filters * (math.prod(shape.size) + shape.pixels)
-    seconds = maximum(peak_seconds(shape.operations, target, 0.5), moved_seconds(moved))
+    deep = shape.deep()
+    share, moved = share_of_taps(deep), shape.n * shape.filters * (math.prod(shape.size) + shape.pixels)
+    apart = max(shape.dilations) > 1
+    if apart and share <= WORTH_REGIONS:
+        yield from problem.lowerings(
+            "quantized_depthwise_regions",
+            target.lanes(),
+            moved_seconds(moved) + row_seconds(deep, target.lanes()),
+            lambda x, y, _: region_calls(deep, partial(_depthwise_calls, problem), x, y, None),
+            bordered=False,
+        )
+    yield from problem.lowerings(
+        "quantized_depthwise",
+        target.lanes(),
+        maximum(
+            peak_seconds(shape.operations, target, 0.5), moved_seconds(moved + 2 * apart * border(shape))
+        ),
+        lambda x, y, _: _depthwise_calls(problem, deep, EVERY, x, y, None),
+    )
 
+
+def _depthwise_calls(
+    problem: QuantizedConvolution, shape: ConvShape, taps: Taps, x: View, y: View, _: View | None
+) -> Iterator[Call]:
+    """Yield the calls of groups of one channel for a part of the map, of deep `shape`, and the taps that it sees."""
+    dots, offsets = problem.target.dots, problem.offsets(problem.x_zero, taps)
+    weights = problem.of_taps(taps).reshape(*problem.centred.shape[:2], *shape.window)
     # A row's bytes are larger than s8 numbers by 128.
-    signed = 128 * (present(problem.inputs[0]).dtype == np.int8)
-
-    def calls(x: View, y: View, _: None) -> Iterator[Call]:
-        for call in quantized_depthwise_calls(
-            shape.deep(), problem.centred, offsets, problem.filter_scales, problem.levels, x, y, target
-        ):
-            if problem.fits_bytes and all(suits_rows(spec, target.dots) for spec in call.specs):
-                weights, bias = problem.centred.astype(np.int8), problem.offsets(problem.x_zero + signed)
-                call = rows_call(call, weights, bias, target.dots)
-            yield call
-
-    yield from problem.lowerings("quantized_depthwise", target.lanes(), seconds, calls)
+    signed = 128 * (x.type.dtype == np.int8)
+    for call in quantized_depthwise_calls(
+        shape, weights, offsets, problem.filter_scales, problem.levels, x, y, problem.target
+    ):
+        if problem.fits_bytes and all(suits_rows(spec, dots) for spec in call.specs):
+            bias = problem.offsets(problem.x_zero + signed, taps)
+            call = rows_call(call, weights.astype(np.int8), bias, dots)
+        yield call
 
 
 def _direct(problem: QuantizedConvolution) -> Iterator[Lowering]:
