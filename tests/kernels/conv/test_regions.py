@@ -41,10 +41,15 @@ CASES = [
     ("winograd_f4x1", 24, 16, (3, 1, 1), (2, 1, 1), ((2, 2), (0, 0), (0, 0))),
     ("direct_regions", 16, 24, (3, 3, 3), (1, 1, 1), ((1, 1), (1, 1), (1, 1))),
     ("direct_regions", 24, 16, (4, 1, 3), (1, 1, 1), ((1, 2), (0, 0), (1, 1))),
+    ("direct_regions of 2 groups", 32, 48, (3, 3), (8, 8), ((8, 8), (8, 8))),
+    ("direct_regions of 4 groups", 64, 64, (3, 3, 3), (1, 1, 1), ((1, 1), (1, 1), (1, 1))),
+    ("direct_regions of 3 groups", 48, 48, (3, 1), (20, 1), ((20, 20), (0, 0))),
     ("depthwise_regions", 21, 21, (3, 3), (8, 8), ((8, 8), (8, 8))),
     ("depthwise_regions", 16, 48, (3, 5), (13, 4), ((13, 13), (8, 8))),
     ("depthwise_regions", 9, 9, (3, 3, 3), (4, 8, 8), ((4, 4), (8, 8), (8, 8))),
     ("depthwise_regions", 40, 40, (5,), (6,), ((12, 12),)),
+    ("depthwise_regions of 16 groups", 32, 64, (3, 3), (8, 8), ((8, 8), (8, 8))),
+    ("depthwise_regions of 8 groups", 32, 32, (3, 1), (20, 1), ((20, 20), (0, 0))),
 ]
 
 
@@ -83,7 +88,8 @@ def test_every_size_has_the_answer_of_the_reference(
     """Whichever size is planned first, where the algorithm is to be had for it."""
     random = np.random.default_rng(channels + first)
     filters = channels if first == 1 else filters
-    groups = channels if algorithm.startswith("depthwise") else 1
+    algorithm, _, grouped = algorithm.partition(" of ")
+    groups = int(grouped.split()[0]) if grouped else channels if algorithm.startswith("depthwise") else 1
     weights = (random.standard_normal((filters, channels // groups, *window)) / 8).astype(np.float32)
     bias = random.standard_normal(filters).astype(np.float32)
     op = Conv(dilations=dilations, pads=pads, groups=groups)

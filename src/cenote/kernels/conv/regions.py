@@ -143,14 +143,14 @@ def depthwise_region_calls(
     target: Target,
     exact: bool,
 ) -> Iterator[Call]:
-    """Yield the calls of a deep convolution of groups of one channel for which `share_of_taps` is below 1; x needs no
+    """Yield the calls of a deep convolution of groups within a vector for which `share_of_taps` is below 1; x needs no
     border. The arguments are those of `depthwise_calls`."""
-    by_tap = weights.reshape(shape.filters, shape.taps)
+    by_tap = weights.reshape(shape.filters, shape.group_channels, shape.taps)
 
     def calls(
         small: ConvShape, taps: tuple[int, ...], x: View, y: View, residual: View | None
     ) -> Iterator[Call]:
-        return depthwise_calls(small, by_tap[:, taps], bias, activation, x, y, residual, target, exact)
+        return depthwise_calls(small, by_tap[:, :, taps], bias, activation, x, y, residual, target, exact)
 
     return region_calls(shape, calls, x, y, residual)
 

@@ -39,8 +39,8 @@ CONSTANT = (
     ConvolutionAlgorithm(
         "depthwise_regions",
         depthwise.regions,
-        "dilated groups of one channel that reach far into the padding: each region has the taps that it sees",
-        "the taps seen",
+        "dilated groups of up to four channels that reach far into the padding: each region has the taps that it sees",
+        "c times the taps seen",
     ),
     ConvolutionAlgorithm(
         "grouped",

@@ -33,23 +33,17 @@ def depthwise(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
 
 
 def regions(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
-    """Yield the lowering of dilated groups of one channel with many taps in the padding."""
+    """Yield the lowering of dilated groups within a vector with many taps in the padding."""
     shape, weights, bias, fused = problem.shape.deep(), present(problem.weights), problem.bias, problem.fused
-    share = share_of_taps(shape)
-    if (
-        not problem.lies_within
-        or shape.group_channels > 1
-        or share > WORTH_REGIONS
-        or max(shape.dilations) == 1
-    ):
+    if not problem.lies_within or max(shape.dilations) == 1 or share_of_taps(shape) > WORTH_REGIONS:
         return
     if problem.local:  # weights that come at run time may be packed once only
         return
-    moved = 4 * shape.n * shape.filters * (math.prod(shape.size) + shape.pixels)
+    moved = 4 * shape.n * (shape.channels * math.prod(shape.size) + shape.filters * shape.pixels)
     yield problem.lowering(
         "depthwise_regions",
         Layout(problem.lanes),
-        moved_seconds(moved) + row_seconds(shape, problem.lanes),
+        moved_seconds(moved) + shape.group_channels * row_seconds(shape, problem.lanes),
         lambda x, y, residual: depthwise_region_calls(
             shape, weights, bias, fused.activation, x, y, residual, target, fused.exact
         ),
