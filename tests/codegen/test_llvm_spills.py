@@ -175,9 +175,10 @@ def hot_specs(target: Target) -> list[KernelSpec]:
             True,
             False,
             True,
+            cleared,
             clip,
         )
-        for mask, clip in (("", False), ("f32", True))
+        for mask, cleared, clip in (("", False, False), ("f32", False, True), ("f32", True, True))
     ]
     return specs
 
