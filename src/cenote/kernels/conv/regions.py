@@ -18,11 +18,8 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
-from cenote.core.types import Array
 from cenote.kernels.base import Call, View
-from cenote.kernels.conv.depthwise_calls import depthwise_calls
 from cenote.kernels.conv.direct_calls import DirectProblem, direct_calls
-from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
 
 WORTH_REGIONS = 0.8  # of the plain sum's taps
@@ -128,29 +125,6 @@ def direct_region_calls(
         small: ConvShape, taps: tuple[int, ...], x: View, y: View, residual: View | None
     ) -> Iterator[Call]:
         return direct_calls(replace(problem, shape=small, taps=taps), x, y, residual, target)
-
-    return region_calls(shape, calls, x, y, residual)
-
-
-def depthwise_region_calls(
-    shape: ConvShape,
-    weights: Array,
-    bias: Array | None,
-    activation: Activation,
-    x: View,
-    y: View,
-    residual: View | None,
-    target: Target,
-    exact: bool,
-) -> Iterator[Call]:
-    """Yield the calls of a deep convolution of groups within a vector for which `share_of_taps` is below 1; x needs no
-    border. The arguments are those of `depthwise_calls`."""
-    by_tap = weights.reshape(shape.filters, shape.group_channels, shape.taps)
-
-    def calls(
-        small: ConvShape, taps: tuple[int, ...], x: View, y: View, residual: View | None
-    ) -> Iterator[Call]:
-        return depthwise_calls(small, by_tap[:, :, taps], bias, activation, x, y, residual, target, exact)
 
     return region_calls(shape, calls, x, y, residual)
 

@@ -6,19 +6,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import Layout
-from cenote.kernels.base import present
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.constants import constants_of
 from cenote.kernels.conv.depthwise_calls import depthwise_calls
-from cenote.kernels.conv.regions import (
-    WORTH_REGIONS,
-    border,
-    depthwise_region_calls,
-    row_seconds,
-    share_of_taps,
-)
+from cenote.kernels.conv.regions import WORTH_REGIONS, border, region_calls, row_seconds, share_of_taps
 from cenote.kernels.cost_model import moved_seconds, peak_seconds
 from cenote.ops.base import Lowering
 from cenote.ops.conv.problem import ConvProblem
@@ -39,14 +34,20 @@ def regions(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
         return
     if problem.local:  # weights that come at run time may be packed once only
         return
+    by_tap = weights.reshape(shape.filters, shape.group_channels, shape.taps)
+
+    def of_region(
+        region: ConvShape, taps: tuple[int, ...], x: View, y: View, residual: View | None
+    ) -> Iterator[Call]:
+        seen = by_tap[:, :, taps]
+        return depthwise_calls(region, seen, bias, fused.activation, x, y, residual, target, fused.exact)
+
     moved = 4 * shape.n * (shape.channels * math.prod(shape.size) + shape.filters * shape.pixels)
     yield problem.lowering(
         "depthwise_regions",
         Layout(problem.lanes),
         moved_seconds(moved) + shape.group_channels * row_seconds(shape, problem.lanes),
-        lambda x, y, residual: depthwise_region_calls(
-            shape, weights, bias, fused.activation, x, y, residual, target, fused.exact
-        ),
+        lambda x, y, residual: region_calls(shape, of_region, x, y, residual),
     )
 
 
