@@ -315,14 +315,11 @@ class FilterGroups:
         w = w.reshape(shape.groups, self.groups, self.each, lanes, cg, *window)
         if self.problem.plain:
             return np.ascontiguousarray(w.transpose(0, 1, 4, 5, 6, 7, 2, 3), np.float32)
-        if self.problem.taps:
-            return np.ascontiguousarray(
-                w.transpose(0, 1, 5, 6, 7, 4, 2, 3).reshape(shape.groups, self.groups, -1)
-            )
         taps = math.prod(window) * self.each * lanes
         packed = np.empty((shape.groups, self.groups, cg * taps), np.float32)
-        for begin in range(0, cg, self.inner):
-            block = w[:, :, :, :, begin : begin + self.inner].transpose(0, 1, 5, 6, 7, 4, 2, 3)
+        run = cg if self.problem.taps else self.inner
+        for begin in range(0, cg, run):
+            block = w[:, :, :, :, begin : begin + run].transpose(0, 1, 5, 6, 7, 4, 2, 3)
             to = packed[:, :, begin * taps : begin * taps + block.shape[5] * taps]
             to.reshape(block.shape)[...] = block
         return packed

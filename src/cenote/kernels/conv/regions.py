@@ -87,24 +87,30 @@ def share_of_taps(shape: ConvShape) -> float:
     known = not any(map(is_size, pads)) and min((0, *pads)) == 0
     if not known or set(shape.strides) != {1} or not is_cut(shape, 0):
         return 1.0
-    shares = [sum(plain(part.seen) for part in axis_parts(shape, axis)) for axis in range(3)]
-    return math.prod(shares) / (plain(shape.pixels) * shape.taps) or 1.0
+    seen = math.prod(_seen(shape, axis) for axis in range(3))
+    return seen / (plain(shape.pixels) * shape.taps) or 1.0
 
 
 def taps_read(shape: ConvShape) -> int:
     """Number of taps of all regions together that have a place: each reads the weights of its own taps."""
-    return math.prod(
-        sum(part.last - part.first + 1 for part in axis_parts(shape, axis) if plain(part.seen))
-        for axis in range(3)
-    )
+    return math.prod(_taps_read(shape, axis) for axis in range(3))
 
 
 def row_seconds(shape: ConvShape, lanes: int) -> float:
     """Seconds that regions of a depthwise convolution take beside what they move: those of the taps that their rows
     see, however long these are."""
-    depth, height = (sum(plain(part.seen) for part in axis_parts(shape, axis)) for axis in range(2))
-    taps = sum(part.last - part.first + 1 for part in axis_parts(shape, 2) if plain(part.seen))
-    return shape.n * -(-shape.filters // lanes) * depth * height * taps * _TAP_OF_ROW
+    taps = _seen(shape, 0) * _seen(shape, 1) * _taps_read(shape, 2)
+    return shape.n * -(-shape.filters // lanes) * taps * _TAP_OF_ROW
+
+
+def _seen(shape: ConvShape, axis: int) -> int:
+    """Number of taps along an axis that all its places see together."""
+    return sum(plain(part.seen) for part in axis_parts(shape, axis))
+
+
+def _taps_read(shape: ConvShape, axis: int) -> int:
+    """Number of taps along an axis of all parts together that have a place."""
+    return sum(part.last - part.first + 1 for part in axis_parts(shape, axis) if plain(part.seen))
 
 
 def border(shape: ConvShape) -> int:
@@ -116,7 +122,7 @@ def border(shape: ConvShape) -> int:
 def direct_region_calls(
     problem: DirectProblem, x: View, y: View, residual: View | None, target: Target
 ) -> Iterator[Call]:
-    """Yield the calls of a convolution of one group of whole vectors for which `share_of_taps` is below 1; x needs no
+    """Yield the calls of a convolution of groups of whole vectors for which `share_of_taps` is below 1; x needs no
     border where it `is_cut`."""
     shape = problem.shape
     problem = replace(problem, packed={}, pixels=shape.pixels * shape.n)

@@ -53,11 +53,11 @@ def _direct(problem: ConvProblem, name: str) -> Lowering:
 
 def regions(problem: ConvProblem, target: Target) -> Iterator[Lowering]:
     """Yield the lowering of convolutions with many taps in the padding: dilated ones, or of open depth."""
-    if problem.joins and problem.local:
+    if problem.joins and (problem.local or problem.direct.shape.groups > 1):
         return
     direct = problem.direct
-    share, within = share_of_taps(direct.shape), problem.joins and direct.shape.groups > 1
-    if direct.shape.group_channels % problem.lanes or within or share > WORTH_REGIONS:
+    share = share_of_taps(direct.shape)
+    if direct.shape.group_channels % problem.lanes or share > WORTH_REGIONS:
         return
     # Only a volume that is not dilated is not cut along height and width.
     halo = () if is_cut(direct.shape, 1) else ((0, 0), *problem.shape.halo[1:])

@@ -182,7 +182,7 @@ def _depthwise(problem: QuantizedConvolution) -> Iterator[Lowering]:
         return
     offsets = problem.offsets(problem.x_zero)
     largest = np.abs(problem.centred).sum(axis=(1, 2, 3, 4), dtype=np.int64) * 255 + np.abs(offsets)
-    if largest.max() > LARGEST_SUM:
+    if largest.max() > LARGEST_SUM:  # those of a region are no larger
         return
     deep = shape.deep()
     share, moved = share_of_taps(deep), shape.n * shape.filters * (math.prod(shape.size) + shape.pixels)
