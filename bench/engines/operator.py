@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bench.engines.base import Arrays, UnavailableError
+from bench.engines.base import Arrays, Engine, UnavailableError
 from bench.operator_cases import case_named
 from bench.worker import sample
 
 
-class Operator:
+class Operator(Engine[Any]):
     """One case in one engine. `load` makes the case's inputs too: they do not go through the pipe."""
 
     engine: ClassVar[str]
