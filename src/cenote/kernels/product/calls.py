@@ -18,8 +18,8 @@ from cenote.kernels.conv.tile_widths import TileWidths, tile_widths, widest
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import SumBlocks
 from cenote.kernels.product.panels import Panels, order_of, panel_call
-from cenote.kernels.product.tiles import OPERANDS, ProductSpec, chunk
-from cenote.kernels.product.vector import COLUMNS, PREFETCHED_FROM, RUN, VectorSpec
+from cenote.kernels.product.tiles import OPERANDS, ProductSpec, chunk, panel_row
+from cenote.kernels.product.vector import COLUMNS, MOST_ROWS, PREFETCHED_FROM, RUN, VectorSpec
 from cenote.kernels.row_shares import row_shares
 from cenote.kernels.strided_axes import Axis, axis_words, is_one, position_count
 
@@ -30,6 +30,9 @@ _PIECE = 3e-3
 _FEW_GROUPS = 2  # groups of columns that count as few
 _SMALL = 16 << 10  # elements of a matrix that stays in the nearest caches
 _PART = 2  # of B's numbers that a thread's share of rows has at least; on one thread shares cost 1 to 3 %
+_FEW_TILES = 32
+_FAR = 1 << 20  # bytes of a matrix that is not in the second cache
+_RUN = 256  # columns of B that are copied together
 _BAND = 64  # tiles of rows that use a group's part of B while it is in the first cache
 
 
@@ -83,11 +86,17 @@ class Product:
         """Whether one row of A is multiplied by B in place: bound by reading B once."""
         return (
             not is_size(self.m)
-            and self.m == 1
+            and self.m <= self._most_rows()
             and self.packed is None
             and is_one(self.b.column)
             and self.residual is None
         )
+
+    def _most_rows(self) -> int:
+        """Number of rows that are multiplied by B in place: tiles compute faster, and read B slower."""
+        if self._is_beyond(PREFETCHED_FROM):
+            return MOST_ROWS
+        return MOST_ROWS // 2 if self._is_beyond(_FAR) else 1
 
     def packs(self, target: Target) -> bool:
         """Whether B is packed before the product. Where all rows of A are one band, it is read only once anyway."""
@@ -105,8 +114,11 @@ class Product:
         return max(tiles.widths) * maximum(1, -(-self.k // depth)) * depth
 
     def _band(self, panels: Panels, tiles: TileWidths, target: Target) -> int:
-        """Number of tiles whose rows' copy stays in half of the second cache."""
-        return minimum(_BAND, maximum(1, target.l2_bytes // 8 // self._tile_elements(panels, tiles)))
+        """Number of tiles of a band: the copy of their rows stays in half of the second cache, that of few tiles in
+        twice its size, which costs less than to read B again or to pack it."""
+        elements = self._tile_elements(panels, tiles)
+        few = minimum(_FEW_TILES, target.l2_bytes // 2 // elements)
+        return minimum(_BAND, maximum(1, maximum(few, target.l2_bytes // 8 // elements)))
 
     def _reads_a_in_place(self, panels: Panels, dtype: np.dtype[Any]) -> bool:
         """Whether A is read in place: a copy costs 3 to 30 % where B has few columns, and helps only where rows that
@@ -127,6 +139,8 @@ class Product:
             return "packed"
         if order != "rows" or is_size(tiles.tiles):
             return order
+        if self._is_beyond(_FAR):
+            return "runs"
         near = tiles.tiles <= 2
         if not is_size(self.b.row):
             near |= tiles.tiles <= 4 and self.b.row <= 512
@@ -173,6 +187,8 @@ class Product:
         y, a = _view(self.y), _view(self.a)
         order, in_place = order_of(self.a.row, self.a.column), self._reads_a_in_place(panels, a.type.dtype)
         b_type = FLOAT32 if packed else _view(self.b).type.dtype
+        mode = self._b_mode(packed, panels, cut)
+        together = max(2, _RUN // panels.width) if mode == "runs" else 1
         specs = tuple(
             ProductSpec(
                 panels.blocks,
@@ -181,7 +197,7 @@ class Product:
                 len(axes),
                 order,
                 in_place,
-                self._b_mode(packed, panels, cut),
+                mode,
                 panels.clipped,
                 self.bias is not None,
                 self.residual is not None,
@@ -189,6 +205,7 @@ class Product:
                 a.type.dtype,
                 b_type,
                 y.type.dtype,
+                together,
             )
             for width in cut.widths
         )
@@ -210,21 +227,20 @@ class Product:
         words |= {"wide_groups": panels.wide, "groups": panels.groups}
         words |= {"alpha": float(self.alpha), "beta": float(self.beta)}
         words |= self.blocks.words | axis_words(axes, OPERANDS)
-        items = position_count(axes) * bands * panels.groups
-        scratch = 4 * (
-            band * ((0 if in_place else copied) + width * panels.width * self.blocks.slots(self.k))
-            + chunk(panels.blocks, panels.lanes) * panels.width
-        )
-        per_item = maximum(1, band * width * panels.width * self.k) / _MACS_PER_SECOND
+        items = position_count(axes) * bands * -(-panels.groups // together)
+        sums = width * panels.width * together * self.blocks.slots(self.k)
+        panel = chunk(panels.blocks, panels.lanes) * panel_row(panels.blocks, panels.lanes, together)
+        scratch = 4 * (band * ((0 if in_place else copied) + sums) + panel)
+        per_item = maximum(1, band * width * panels.width * together * self.k) / _MACS_PER_SECOND
         grain = maximum(1, minimum(math.floor(_PIECE / per_item), -(-items // 8)))
         executed = 2 * position_count(axes) * self.m * panels.padded * self.k
         call = Call.named(specs[0], words, items, grain, scratch, executed)
         return call.among(specs, cut.chosen)
 
-    def _is_beyond_caches(self) -> bool:
-        """Whether B is known to be larger than the caches."""
-        size = self.n * self.k * _view(self.b).type.dtype.itemsize
-        return not is_size(size) and size >= PREFETCHED_FROM
+    def _is_beyond(self, nbytes: int, itemsize: int = 4) -> bool:
+        """Whether B is known to have so many bytes."""
+        size = self.n * self.k * itemsize
+        return not is_size(size) and bool(size >= nbytes)
 
     def _vector(self, target: Target) -> Call:
         y = _view(self.y)
@@ -235,7 +251,8 @@ class Product:
             _view(self.a).type.dtype,
             _view(self.b).type.dtype,
             y.type.dtype,
-            self._is_beyond_caches(),
+            self._is_beyond(PREFETCHED_FROM, _view(self.b).type.dtype.itemsize),
+            self.m,
         )
         run = maximum(RUN, minimum(COLUMNS, -(-self.n // (2 * RUN)) * RUN))
         words: dict[str, Argument] = {
@@ -246,8 +263,10 @@ class Product:
             "columns": self.n,
             "run": run,
             "depth": self.k,
+            "a_row": self.a.row,
             "a_column": self.a.column,
             "b_row": self.b.row,
+            "y_row": self.y.row,
             "alpha": float(self.alpha),
             **self.blocks.words,
             **axis_words(
@@ -255,7 +274,7 @@ class Product:
             ),
         }
         items = position_count(self.axes) * -(-self.n // run)
-        scratch = 4 * (COLUMNS * self.blocks.slots(self.k) + target.lanes())
+        scratch = 4 * (COLUMNS * self.m * self.blocks.slots(self.k) + target.lanes())
         moved = maximum(1, minimum(run, self.n) * self.k * 4)
         return Call.named(spec, words, items, maximum(1, (256 << 10) // moved), scratch)
 

@@ -43,6 +43,7 @@ from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 UNROLL = 8  # steps of the depth at a time
 AHEAD = 2  # cache lines of the next chunk's B that are prefetched at each of them
+VECTORS = 4  # that are copied at a time
 LINE = 16  # elements of B in a cache line
 OPERANDS = ("a", "b", "residual", "y")
 NUMBERS = (
@@ -63,16 +64,22 @@ def chunk(blocks: int, lanes: int) -> int:
     return 1 << min(8, ((32 << 10) // (4 * blocks * lanes)).bit_length() - 1)
 
 
+def panel_row(blocks: int, lanes: int, together: int) -> int:
+    """Number of elements from row to row of a copied chunk. Rows of several groups are a cache line further apart, so
+    that a group's part of them does not fall into a few sets of the first cache."""
+    return blocks * lanes * together + (LINE if together > 1 else 0)
+
+
 @dataclass(frozen=True)
 class ProductSpec(KernelSpec):
     """Kernel with `blocks` vectors of columns by `width` rows in registers; `mixed`: some groups have one vector
     less.
 
     `outer`: batch axes. `a`: the contiguous axis of A, "rows", "columns" or "" (neither); with `in_place` A is read
-    in place. `b`: "packed" in panels; "rows", "columns" or "", and its chunks are copied; "direct", rows read in
-    place. `clip`: so many vectors at the end of a group may have fewer columns, or none. `a_type`, `b_type` and
-    `y_type` are the types of the matrices in memory (bias and residual as y); sums are in float32. `bias` and
-    `residual` say which of them is added.
+    in place. `b`: "packed" in panels; "rows", "columns" or "", and its chunks are copied; "runs", and rows of chunks
+    are copied for `together` groups at a time; "direct", rows read in place. `clip`: so many vectors at the end of a
+    group may have fewer columns, or none. `a_type`, `b_type` and `y_type` are the types of the matrices in memory (bias
+    and residual as y); sums are in float32. `bias` and `residual` say which of them is added.
     """
 
     blocks: int
@@ -89,6 +96,7 @@ class ProductSpec(KernelSpec):
     a_type: np.dtype[Any] = field(default=FLOAT32)
     b_type: np.dtype[Any] = field(default=FLOAT32)
     y_type: np.dtype[Any] = field(default=FLOAT32)
+    together: int = 1
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -152,17 +160,18 @@ class _Emitter:
 
     def run(self) -> None:
         k = self.k
-        groups, bands = k.number("groups"), k.number("bands")
-        depth = k.number("depth")
+        bands, depth = k.number("bands"), k.number("depth")
         self.step = k.min_drop_nan(k.integer(1) << k.number("block"), k.integer(self.chunk))
         self.chunks = k.max_drop_nan((depth + (self.chunk - 1)) // self.chunk, k.integer(1))
         spec, rows = self.spec, k.number("band") * self.spec.width
+        runs = (k.number("groups") + (spec.together - 1)) // spec.together
         self.panel = self.copied + (0 if spec.in_place else rows * self.chunks * self.chunk)
-        self.sums = self.panel + self.chunk * spec.blocks * self.lanes
-        self.apart = rows * (spec.blocks * self.lanes)  # distance from slot to slot
+        self.sums = self.panel + self.chunk * panel_row(spec.blocks, self.lanes, spec.together)
+        of_group = rows * (spec.blocks * self.lanes)  # sums of a band's part of one group
+        self.apart = of_group * spec.together  # distance from slot to slot
         last_copied = k.variable(k.integer(-1))
         for item in k.range(k.begin, k.end):
-            group, place = item % groups, item // groups
+            run, place = item % runs, item // runs
             pointers = axis_pointers(k, spec.outer, OPERANDS, place // bands)
             self.a, self.b, self.residual, self.y = pointers
             self.first = (place % bands) * k.number("band")
@@ -172,9 +181,22 @@ class _Emitter:
                     for start, tile, width in self.tiles(self.first, self.last):
                         self.copy_tile(start, tile, width)
                 last_copied.value = place
-            for column, blocks in group_columns(k, group, spec.blocks, spec.mixed):
-                self.blocks, self.row = blocks, blocks * self.lanes
-                self.group(column)
+            if spec.b != "runs":
+                for column, blocks in group_columns(k, run, spec.blocks, spec.mixed):
+                    self.blocks, self.row = blocks, blocks * self.lanes
+                    self.group(column)
+                continue
+            first = run * spec.together
+            last = k.min_drop_nan(first + spec.together, k.number("groups"))
+            for part in self.parts():
+                begin = self.copy_run(part, first, last)
+                for group in k.range(first, last):
+                    for column, blocks in group_columns(k, group, spec.blocks, spec.mixed):
+                        self.blocks, self.row = blocks, blocks * self.lanes
+                        self.columns_from(column)
+                        following = self.b + (part.begin + self.step) * k.number("b_row") + column
+                        kept = self.sums + (group - first) * of_group
+                        self.tiles_of(part, self.panel + (column - begin), following, column, kept)
 
     def tiles(self, first: Value, last: Value) -> Iterator[tuple[Value, Value, int]]:
         """Emit loops over tiles of the band; yields (first row, number in the band, number of rows)."""
@@ -220,35 +242,73 @@ class _Emitter:
 
     # ---- the sums ---------------------------------------------------------------------------------------------
 
+    def parts(self) -> Iterator[PartialSum]:
+        """Emit the loop over the chunks of the depth."""
+        k, depth = self.k, self.k.number("depth")
+        for begin in k.range(0, k.max_drop_nan(depth, k.integer(1)), self.step):
+            yield PartialSum(k, begin, k.min_drop_nan(begin + self.step, depth), depth)
+
+    def columns_from(self, column: Value) -> None:
+        """Say which columns the sums belong to, and which of them exist."""
+        self.bias = self.k.pointer("bias") + column
+        self.masks: list[Value | None] = [None] * self.blocks
+        self.left = self.k.number("columns") - column
+        for block in range(max(0, self.blocks - self.spec.clip), self.blocks):
+            self.masks[block] = self.k.tail_mask(self.left - block * self.lanes, self.lanes)
+
     def group(self, column: Value) -> None:
         """Compute all chunks of the depth for one group of columns."""
-        k, depth = self.k, self.k.number("depth")
-        b_row, b_column = k.number("b_row"), k.number("b_column")
-        in_place = self.b + column * (depth if self.spec.b == "packed" else b_column)
-        self.bias = k.pointer("bias") + column
-        self.masks: list[Value | None] = [None] * self.blocks
-        left = k.number("columns") - column
-        for block in range(max(0, self.blocks - self.spec.clip), self.blocks):
-            self.masks[block] = k.tail_mask(left - block * self.lanes, self.lanes)
-        for begin in k.range(0, k.max_drop_nan(depth, k.integer(1)), self.step):
-            end = k.min_drop_nan(begin + self.step, depth)
-            part = PartialSum(k, begin, end, depth)
-            b = in_place + begin * (self.row if self.spec.b == "packed" else b_row)
-            following = in_place + (begin + self.step) * (self.row if self.spec.b == "packed" else b_row)
+        k, b_row, b_column = self.k, self.k.number("b_row"), self.k.number("b_column")
+        packed = self.spec.b == "packed"
+        in_place = self.b + column * (k.number("depth") if packed else b_column)
+        self.columns_from(column)
+        for part in self.parts():
+            b = in_place + part.begin * (self.row if packed else b_row)
+            following = in_place + (part.begin + self.step) * (self.row if packed else b_row)
             if self.spec.b in ("columns", ""):
-                copy_panel(k, self.spec.b, b, (b_row, b_column), self.panel, left, end - begin, self.blocks)
+                count = part.end - part.begin
+                copy_panel(k, self.spec.b, b, (b_row, b_column), self.panel, self.left, count, self.blocks)
                 b = self.panel
-            for (start, tile, width), source, panel in self.in_turn(b):
-                kept = self.sums + tile * (self.spec.width * self.row)
-                zero = k.constant(F32, 0.0, self.lanes)
-                sums = [[k.variable(zero) for _ in range(self.blocks)] for _ in range(width)]
-                every = [total for row in sums for total in row]
-                part.resume(every, kept)
-                rows = self.rows_of(start, tile, width, begin)
-                self.multiply(sums, rows, source, panel, end - begin, self.ahead(following, tile))
-                part.fold(every, kept, self.apart)
-                with k.when(part.is_last):
-                    self.finish(sums, kept, start, column)
+            self.tiles_of(part, b, following, column, self.sums)
+
+    def tiles_of(
+        self, part: PartialSum, b: Pointer, following: Pointer, column: Value, sums_at: Pointer
+    ) -> None:
+        """Compute a chunk for a group of columns, whose sums are kept there. `following`: the next chunk's B."""
+        k = self.k
+        for (start, tile, width), source, panel in self.in_turn(b):
+            kept = sums_at + tile * (self.spec.width * self.row)
+            zero = k.constant(F32, 0.0, self.lanes)
+            sums = [[k.variable(zero) for _ in range(self.blocks)] for _ in range(width)]
+            every = [total for row in sums for total in row]
+            part.resume(every, kept)
+            rows = self.rows_of(start, tile, width, part.begin)
+            self.multiply(sums, rows, source, panel, part.end - part.begin, self.ahead(following, tile))
+            part.fold(every, kept, self.apart)
+            with k.when(part.is_last):
+                self.finish(sums, kept, start, column)
+
+    def copy_run(self, part: PartialSum, first: Value, last: Value) -> Value:
+        """Copy a chunk's rows of some groups of columns; returns the first column."""
+        k, lanes, spec = self.k, self.lanes, self.spec
+        start, end = (group * (spec.blocks * lanes) for group in (first, last))
+        if spec.mixed:
+            wide, zero = k.number("wide_groups"), k.integer(0)
+            start, end = (
+                start - k.max_drop_nan(first - wide, zero) * lanes,
+                end - k.max_drop_nan(last - wide, zero) * lanes,
+            )
+        end = k.min_drop_nan(end, k.number("columns"))
+        whole = start + (end - start) // (VECTORS * lanes) * (VECTORS * lanes)
+        for row in k.range(part.begin, part.end):
+            x = self.b + row * k.number("b_row")
+            to = self.panel + ((row - part.begin) * panel_row(spec.blocks, lanes, spec.together) - start)
+            for at in k.range(start, whole, VECTORS * lanes):
+                for vector in range(0, VECTORS * lanes, lanes):
+                    to.store(x.load(at + vector, lanes).to(F32), at + vector)
+            for at in k.range(whole, end, lanes):
+                to.store(x.load(at, lanes, k.tail_mask(end - at, lanes)).to(F32), at)
+        return start
 
     def in_turn(self, b: Pointer) -> Iterator[tuple[tuple[Value, Value, int], Pointer, Pointer | None]]:
         """Yield the band's tiles, the address at which each reads B, and the panel to which it copies what it reads."""
@@ -267,7 +327,7 @@ class _Emitter:
         steps = self.step // UNROLL
         if self.spec.b == "packed":
             return following + tile * (steps * AHEAD * LINE), AHEAD * LINE, AHEAD
-        if self.spec.b not in ("rows", "direct"):
+        if self.spec.b not in ("rows", "runs", "direct"):
             return None
         b_row = self.k.number("b_row")
         return following + tile * steps * b_row, b_row, max(1, self.row // LINE)
@@ -295,13 +355,16 @@ class _Emitter:
     ) -> None:
         """Add a chunk's products. With `panel`, B is read in place and copied to the panel."""
         k, direct = self.k, self.spec.b == "direct" or panel is not None
+        apart = self.row
+        if self.spec.b == "runs":
+            apart = panel_row(self.spec.blocks, self.lanes, self.spec.together)
         right, copy = k.cursor(b), None if panel is None else k.cursor(panel)
         coming = None if ahead is None else k.cursor(ahead[0])
         whole = count // UNROLL
 
         def steps(count: int) -> None:
             for index in range(count):
-                vectors = self.vectors(right.at + (0 if direct else index * self.row), direct)
+                vectors = self.vectors(right.at + (0 if direct else index * apart), direct)
                 for row, totals in enumerate(sums):
                     spread = rows.spread(row, index, self.lanes)
                     for vector, total in zip(vectors, totals, strict=True):
@@ -314,8 +377,10 @@ class _Emitter:
                 if direct:
                     right.move(k.number("b_row"))
             rows.move(count)
-            for cursor in [*([] if direct else [right]), *([] if copy is None else [copy])]:
-                cursor.move(count * self.row)
+            if not direct:
+                right.move(count * apart)
+            if copy is not None:
+                copy.move(count * self.row)
 
         for _ in k.range(0, whole):
             if ahead is not None and coming is not None:
