@@ -19,6 +19,9 @@ from cenote.codegen.values import BF16, BOOL, F16, F32, F64, I32, U8, U32, Scala
 from cenote.core.types import is_float
 
 
+_TRUNCATE = {8: "llvm.x86.avx.cvtt.ps2dq.256", 4: "llvm.x86.sse2.cvttps2dq"}  # -2^31 for what int32 does not hold
+
+
 def cast(k: Kernel, value: Value, source: np.dtype[Any], target: np.dtype[Any]) -> Value:
     """Convert `value` from a `source` to a `target`, both in the types in which formulas hold them."""
     wanted = Scalar.of(target)
@@ -58,6 +61,9 @@ def odd_single(k: Kernel, value: Value) -> Value:
 def to_integer(k: Kernel, value: Value, wanted: Scalar) -> Value:
     """Convert a float to an integer, never undefined."""
     if wanted.bits < 32:
+        truncate = _TRUNCATE.get(value.lanes) if value.type is F32 and k.target.triple.startswith("x86") else None
+        if truncate is not None:
+            return k.call(truncate, I32, value.lanes, [value]).to(wanted)
         held = k.absolute(value) < 2.0**31  # not NaN
         return k.select(held, value.to(I32), k.constant(I32, 0, value.lanes)).to(wanted)
     return _saturated(k, value, wanted)

@@ -150,7 +150,8 @@ class Elementwise(KernelSpec):
     def _long_row(self, k: Kernel, pointers: list[Pointer], result: Made, span: tuple[Value, Value]) -> None:
         """Compute a row, with as much of it as possible stored in whole, aligned registers."""
         (begin, end), y = span, pointers[0]
-        step = max(self.lanes, k.target.vector_bytes // y.element.nbytes if self.streams else 1)
+        whole_vectors = self.streams or y.element.nbytes == 1
+        step = max(self.lanes, k.target.vector_bytes // y.element.nbytes if whole_vectors else 1)
         first = self._first_aligned(k, pointers, begin, end, step)
         whole = first + (end - first) // step * step
         ordinary = first
