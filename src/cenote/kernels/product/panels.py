@@ -26,6 +26,7 @@ from cenote.kernels.strided_axes import Axis, axis_names, axis_pointers, axis_wo
 
 _PIECE = 256 << 10  # bytes that a thread packs at a time
 _UNROLLED = 8  # vectors of a row
+_TOGETHER = 4  # vectors of a wide row that are copied at a time
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,21 @@ def _copy_rows(k: Kernel, x: Pointer, step: Value, y: Pointer, left: Value, rows
             for index, mask in enumerate(masks):
                 vector = x.load(row * step + index * lanes, lanes, mask).to(F32)
                 y.store(vector, row * width + index * lanes)
+
+
+def copy_wide_rows(
+    k: Kernel, x: Pointer, step: Value, y: Pointer, apart: int, rows: Value, columns: Value
+) -> None:
+    """Emit the copy of so many rows of contiguous columns, `step` apart, into rows of float32 that are `apart`."""
+    lanes = k.target.lanes()
+    whole = columns // (_TOGETHER * lanes) * (_TOGETHER * lanes)
+    for row in k.range(0, rows):
+        source, to = x + row * step, y + row * apart
+        for at in k.range(0, whole, _TOGETHER * lanes):
+            for vector in range(0, _TOGETHER * lanes, lanes):
+                to.store(source.load(at + vector, lanes).to(F32), at + vector)
+        for at in k.range(whole, columns, lanes):
+            to.store(source.load(at, lanes, k.tail_mask(columns - at, lanes)).to(F32), at)
 
 
 def _copy_columns(

@@ -29,7 +29,7 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
-from cenote.codegen.variables import Cursor, Variable
+from cenote.codegen.variables import Variable
 from cenote.core.deferred import dataclass
 from cenote.core.target import Target
 from cenote.core.text import split_words
@@ -38,12 +38,12 @@ from cenote.kernels import partial_sums
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation, in_parts
 from cenote.kernels.partial_sums import PartialSum
-from cenote.kernels.product.panels import copy_panel, group_columns
+from cenote.kernels.product.panels import copy_panel, copy_wide_rows, group_columns
+from cenote.kernels.product.rows import TileRows, copy_elements, copy_vectors
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 UNROLL = 8  # steps of the depth at a time
 AHEAD = 2  # cache lines of the next chunk's B that are prefetched at each of them
-VECTORS = 4  # that are copied at a time
 LINE = 16  # elements of B in a cache line
 OPERANDS = ("a", "b", "residual", "y")
 NUMBERS = (
@@ -129,29 +129,6 @@ def row_tiles(k: Kernel, width: int, first: Value, last: Value) -> Iterator[tupl
             yield tile * narrow + wide, tile, width - 1
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows of A whose numbers are broadcast to vectors: each row by a cursor of its own, or all by one, `apart`
-    elements from row to row. `by`: elements from step to step where these are not neighbours."""
-
-    cursors: Sequence[Cursor]
-    apart: int
-    by: Value | None = None
-
-    def spread(self, row: int, step: int, lanes: int) -> Value:
-        """Broadcast the number of a row this number of steps on."""
-        offset = row * self.apart + (step if self.by is None else 0)
-        return self.cursors[row % len(self.cursors)].at.broadcast(offset, lanes)
-
-    def step(self) -> None:
-        if self.by is not None:
-            self.cursors[0].move(self.by)
-
-    def move(self, steps: int) -> None:
-        for cursor in self.cursors if self.by is None else ():
-            cursor.move(steps)
-
-
 class _Emitter:
     def __init__(self, spec: ProductSpec, k: Kernel, lanes: int) -> None:
         self.spec, self.k, self.lanes = spec, k, lanes
@@ -207,39 +184,6 @@ class _Emitter:
         """Address of the copy of a tile's rows."""
         return self.copied + tile * (self.chunks * (self.spec.width * self.chunk))
 
-    # ---- the copy of A ----------------------------------------------------------------------------------------
-
-    def copy_tile(self, start: Value, tile: Value, width: int) -> None:
-        k, depth = self.k, self.k.number("depth")
-        to, step = self.copy_of(tile), self.spec.width * self.chunk
-        rows = [self.a + (start + row) * k.number("a_row") for row in range(width)]
-        for index in k.range(0, self.chunks):
-            begin = index * self.chunk
-            count = k.min_drop_nan(depth - begin, k.integer(self.chunk))
-            place = to + index * step
-            if self.spec.a == "rows":
-                self.copy_vectors([row + begin for row in rows], place, count)
-            else:
-                self.copy_elements(rows, place, begin, count)
-
-    def copy_vectors(self, rows: Sequence[Pointer], place: Pointer, count: Value) -> None:
-        k, lanes, alpha = self.k, self.lanes, self.k.number("alpha")
-        whole = count // lanes * lanes
-        for at in k.range(0, whole, lanes):
-            for index, row in enumerate(rows):
-                place.store(row.load(at, lanes).to(F32) * alpha, at + index * self.chunk)
-        with k.when(whole < count):
-            mask = k.tail_mask(count - whole, lanes)
-            for index, row in enumerate(rows):
-                place.store(row.load(whole, lanes, mask).to(F32) * alpha, whole + index * self.chunk, mask)
-
-    def copy_elements(self, rows: Sequence[Pointer], place: Pointer, begin: Value, count: Value) -> None:
-        k, alpha = self.k, self.k.number("alpha")
-        for at in k.range(0, count):
-            offset = (begin + at) * k.number("a_column")
-            for index, row in enumerate(rows):
-                place.store(row.load(offset).to(F32) * alpha, at + index * self.chunk)
-
     # ---- the sums ---------------------------------------------------------------------------------------------
 
     def parts(self) -> Iterator[PartialSum]:
@@ -290,24 +234,18 @@ class _Emitter:
 
     def copy_run(self, part: PartialSum, first: Value, last: Value) -> Value:
         """Copy a chunk's rows of some groups of columns; returns the first column."""
-        k, lanes, spec = self.k, self.lanes, self.spec
-        start, end = (group * (spec.blocks * lanes) for group in (first, last))
-        if spec.mixed:
+        k, row = self.k, self.spec.blocks * self.lanes
+        start, end = first * row, last * row
+        if self.spec.mixed:
             wide, zero = k.number("wide_groups"), k.integer(0)
             start, end = (
-                start - k.max_drop_nan(first - wide, zero) * lanes,
-                end - k.max_drop_nan(last - wide, zero) * lanes,
+                column - k.max_drop_nan(group - wide, zero) * self.lanes
+                for column, group in ((start, first), (end, last))
             )
         end = k.min_drop_nan(end, k.number("columns"))
-        whole = start + (end - start) // (VECTORS * lanes) * (VECTORS * lanes)
-        for row in k.range(part.begin, part.end):
-            x = self.b + row * k.number("b_row")
-            to = self.panel + ((row - part.begin) * panel_row(spec.blocks, lanes, spec.together) - start)
-            for at in k.range(start, whole, VECTORS * lanes):
-                for vector in range(0, VECTORS * lanes, lanes):
-                    to.store(x.load(at + vector, lanes).to(F32), at + vector)
-            for at in k.range(whole, end, lanes):
-                to.store(x.load(at, lanes, k.tail_mask(end - at, lanes)).to(F32), at)
+        x = self.b + (part.begin * k.number("b_row") + start)
+        apart = panel_row(self.spec.blocks, self.lanes, self.spec.together)
+        copy_wide_rows(k, x, k.number("b_row"), self.panel, apart, part.end - part.begin, end - start)
         return start
 
     def in_turn(self, b: Pointer) -> Iterator[tuple[tuple[Value, Value, int], Pointer, Pointer | None]]:
@@ -332,22 +270,36 @@ class _Emitter:
         b_row = self.k.number("b_row")
         return following + tile * steps * b_row, b_row, max(1, self.row // LINE)
 
-    def rows_of(self, start: Value, tile: Value, width: int, begin: Value) -> _Rows:
+    def copy_tile(self, start: Value, tile: Value, width: int) -> None:
+        """Copy the rows of a tile, chunk by chunk."""
+        k, depth = self.k, self.k.number("depth")
+        to, step = self.copy_of(tile), self.spec.width * self.chunk
+        rows = [self.a + (start + row) * k.number("a_row") for row in range(width)]
+        for index in k.range(0, self.chunks):
+            begin = index * self.chunk
+            count = k.min_drop_nan(depth - begin, k.integer(self.chunk))
+            if self.spec.a == "rows":
+                copy_vectors(k, [row + begin for row in rows], to + index * step, self.chunk, count)
+            else:
+                rows_there = [row + begin * k.number("a_column") for row in rows]
+                copy_elements(k, rows_there, to + index * step, self.chunk, count)
+
+    def rows_of(self, start: Value, tile: Value, width: int, begin: Value) -> TileRows:
         """Rows of a tile from a step of the depth on."""
         k, spec = self.k, self.spec
         a_row, a_column = k.number("a_row"), k.number("a_column")
         if not spec.in_place:
             inside = begin % self.chunk
             place = self.copy_of(tile) + ((begin - inside) * spec.width + inside)
-            return _Rows([k.cursor(place)], self.chunk)
+            return TileRows([k.cursor(place)], self.chunk)
         if spec.a == "rows":
-            return _Rows([k.cursor(self.a + ((start + row) * a_row + begin)) for row in range(width)], 0)
-        return _Rows([k.cursor(self.a + (begin * a_column + start))], 1, a_column)
+            return TileRows([k.cursor(self.a + ((start + row) * a_row + begin)) for row in range(width)], 0)
+        return TileRows([k.cursor(self.a + (begin * a_column + start))], 1, a_column)
 
     def multiply(
         self,
         sums: Sequence[Sequence[Variable]],
-        rows: _Rows,
+        rows: TileRows,
         b: Pointer,
         panel: Pointer | None,
         count: Value,
@@ -428,7 +380,10 @@ class _Emitter:
                 added = [activation.emit(k, value) for value in added]
             for value, (row, block) in zip(added, part, strict=True):
                 place = y + ((start + row) * y_row + block * lanes)
-                place.store(value.to(y.element), 0, self.masks[block])
+                if self.masks[block] is None or self.spec.clip > 1:
+                    place.store(value.to(y.element), 0, self.masks[block])
+                else:
+                    k.store_first(value.to(y.element), place, self.left - block * lanes)
 
     def added(self, value: Value, block: int, residual: Pointer) -> Value:
         """Add bias and residual to a sum."""

@@ -7,8 +7,8 @@ for row in begin .. end:                        emitted; an item is one output r
         any, of the same row as the row before, of the same call: copy that one
         any: gather by a table (narrow types one by one); a vector of channels per column where the map is blocked
 
-Rows are stored from the first whole vector of memory on, after the vector before it: NumPy's large arrays begin 16 bytes into
-a cache line, and a store of 64 bytes that crosses lines takes two turns.
+Rows are stored from the first whole vector of memory on, after one that it overlaps: NumPy's large arrays begin 16
+bytes into a cache line, and a store of 64 bytes that crosses lines takes two turns.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import vector_lanes
-from cenote.kernels.plane_items import masked_vectors
+from cenote.kernels.plane_items import covering_vectors
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 
@@ -110,7 +110,7 @@ class ResizeRowsSpec(KernelSpec):
         """Blend rows into one; the scratch row has room for whole vectors."""
         lanes = vector_lanes(self.dtype, k.target)
         spread = [k.splat(weight, lanes) for weight in weights]
-        for column, mask in masked_vectors(k, width, lanes):
+        for column, mask in covering_vectors(k, width, lanes):
             total = rows[0].load(column, lanes, mask).to(self.compute)
             if self.row_taps > 1:
                 total = total * spread[0]
@@ -126,7 +126,7 @@ class ResizeRowsSpec(KernelSpec):
                 y.store(self._taken(k, x, column, 1).to(y.element), column)
             return
         columns = ((column, None) for column in k.range(0, places, lanes))
-        for column, mask in columns if whole else masked_vectors(k, width, lanes):
+        for column, mask in columns if whole else covering_vectors(k, width, lanes):
             y.store(self._taken(k, x, column, lanes).to(y.element), column, mask)
 
     def _taken(self, k: Kernel, x: Pointer, column: Value, lanes: int) -> Value:
