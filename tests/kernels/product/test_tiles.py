@@ -8,6 +8,7 @@ import pytest
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import Call
+from cenote.kernels.product import calls
 from cenote.kernels.product.panels import Panels
 from cenote.kernels.product.tiles import ProductSpec
 from cenote.ops.linear.matmul import MatMul
@@ -49,6 +50,27 @@ def test_remainders_in_all_orders(m: int, k: int, n: int, target: Target) -> Non
             given = [np.ascontiguousarray(x.T) if order else x for x, order in ((a, left), (b, right))]
             check(MatMul(permute_a=left, permute_b=right), given, target)
     check(MatMul(), [a, b], target, constants=True)
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "target"),
+    over_targets(((9, 3, 1), (13, 64, 197), (23, 197, 131), (12, 700, 530), (50, 300, 300), (20, 600, 16))),
+    ids=target_name,
+)
+def test_rows_copied_in_runs(m: int, k: int, n: int, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As is done with matrices beyond the second cache."""
+    monkeypatch.setattr(calls, "FAR", 0)
+    a, b = noise(m, k) / np.float32(k**0.5), noise(k, n, seed=1)
+    check(MatMul(), [a, b], target)
+    check(MatMul(permute_a=TURNED), [np.ascontiguousarray(a.T), b], target)
+    check(MatMul(), [noise(2, m, k) / np.float32(k**0.5), noise(2, k, n, seed=1)], target)
+    check(MatMul(alpha=0.5, residual=True), [a, b, noise(n), noise(m, n, seed=2)], target)
+    halves = [x.astype(np.float16) for x in (a, b)]
+    types = [TensorType.of(x.dtype, x.shape) for x in halves]
+    for lowering in MatMul().lowerings(types, target):
+        (y,) = run_lowering(MatMul(), lowering, halves, target, constants=False)
+        wanted = halves[0].astype(np.float64) @ halves[1].astype(np.float64)
+        np.testing.assert_allclose(y.astype(np.float64), wanted, rtol=2e-3, atol=2e-3 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
@@ -93,8 +115,11 @@ def test_what_is_read_where_it_lies() -> None:
     assert modes((64, 64), (64, 64)) == (True, "direct")
     assert modes((49, 49), (49, 32)) == (True, "direct")
     assert modes((49, 3072), (3072, 64)) == (True, "direct")
-    assert modes((49, 768), (768, 700)) == (True, "rows")  # tiles come back to rows of B that lie apart
-    assert modes((49, 3072), (3072, 700)) == (False, "rows")  # rows of A are multiples of 4 KiB apart
+    assert modes((49, 368), (368, 700)) == (True, "rows")  # tiles come back to rows of B that lie apart
+    assert modes((49, 3072), (3072, 700)) == (
+        False,
+        "runs",
+    )  # rows of A are multiples of 4 KiB apart, B is large
     assert modes((2000, 500), (500, 500)) == (True, "packed")
     assert modes((49, 49), (49, 32), np.float16) == (False, "direct")
     assert modes((49, 49), (49, 32), op=MatMul(alpha=2.0)) == (False, "direct")

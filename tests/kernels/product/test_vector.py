@@ -1,4 +1,4 @@
-"""Products of one row and a matrix: of any size, the same bits with and without prefetches."""
+"""Products of one row, or a few, and a matrix: of any size, the same bits with and without prefetches."""
 
 from __future__ import annotations
 
@@ -28,6 +28,27 @@ def test_matrices_of_any_size(target: Target, monkeypatch: pytest.MonkeyPatch) -
             found += run_lowering(MatMul(), lowering, given, target, chunk=1, junk=0x5A)
             assert np.abs(found[-1] - wanted).max() <= 1e-5 * depth**0.5 * max(1, np.abs(wanted).max())
         assert same_bits(*found)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_a_few_rows(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As are multiplied by matrices beyond the caches: a row has the bits that it has alone."""
+    monkeypatch.setattr(calls, "PREFETCHED_FROM", 0)
+    rng = np.random.default_rng(0)
+    for rows, depth, columns in ((2, 8, 16), (3, 9, 70), (5, 300, 1030), (8, 700, 33)):
+        a = rng.standard_normal((2, rows, depth)).astype(np.float32)
+        b = rng.standard_normal((2, depth, columns)).astype(np.float32)
+        bias = rng.standard_normal(columns).astype(np.float32)
+        for op, given in ((MatMul(), (a, b)), (MatMul(alpha=0.5), (a, b, bias))):
+            (lowering,) = lowerings_of(op, given, target, True)
+            (found,) = run_lowering(op, lowering, given, target, chunk=1, junk=0x5A)
+            (wanted,) = op.compute(*(x.astype(np.float64) for x in given), *[None] * (4 - len(given)))
+            assert np.abs(found - wanted).max() <= 1e-5 * depth**0.5 * max(1, np.abs(wanted).max())
+            alone = [np.ascontiguousarray(a[:, :1]), *given[1:]]
+            (first,) = run_lowering(
+                op, lowerings_of(op, alone, target, True)[0], alone, target, chunk=1, junk=0x5A
+            )
+            assert same_bits(np.ascontiguousarray(found[:, :1]), first)
 
 
 @pytest.mark.parametrize("columns", [5, 16, 64, 4096])

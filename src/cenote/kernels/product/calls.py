@@ -31,7 +31,7 @@ _FEW_GROUPS = 2  # groups of columns that count as few
 _SMALL = 16 << 10  # elements of a matrix that stays in the nearest caches
 _PART = 2  # of B's numbers that a thread's share of rows has at least; on one thread shares cost 1 to 3 %
 _FEW_TILES = 32
-_FAR = 1 << 20  # bytes of a matrix that is not in the second cache
+FAR = 1 << 20  # bytes of a matrix that is not in the second cache
 _RUN = 256  # columns of B that are copied together
 _BAND = 64  # tiles of rows that use a group's part of B while it is in the first cache
 
@@ -96,7 +96,7 @@ class Product:
         """Number of rows that are multiplied by B in place: tiles compute faster, and read B slower."""
         if self._is_beyond(PREFETCHED_FROM):
             return MOST_ROWS
-        return MOST_ROWS // 2 if self._is_beyond(_FAR) else 1
+        return MOST_ROWS // 2 if self._is_beyond(FAR) else 1
 
     def packs(self, target: Target) -> bool:
         """Whether B is packed before the product. Where all rows of A are one band, it is read only once anyway."""
@@ -139,7 +139,7 @@ class Product:
             return "packed"
         if order != "rows" or is_size(tiles.tiles):
             return order
-        if self._is_beyond(_FAR):
+        if self._is_beyond(FAR):
             return "runs"
         near = tiles.tiles <= 2
         if not is_size(self.b.row):
