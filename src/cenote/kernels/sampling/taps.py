@@ -70,12 +70,33 @@ class SamplingRule:
             if self.mode != "nearest":
                 weights.store(weight, number * self.apart)
 
-    def value(self, k: Kernel, x: Pointer, offsets: Pointer, weights: Pointer, lanes: int = 1) -> Value:
+    def all_count(self, k: Kernel, offsets: Pointer, places: Value) -> Value:
+        """Return whether all taps that `note` stored of so many places count."""
+        lanes = k.target.lanes()
+        whole, least = places // lanes * lanes, k.variable(k.constant(self.index, 0, lanes))
+        last = k.variable(k.constant(self.index, 0))
+        for tap in range(self.count):
+            of_tap = offsets + tap * self.apart
+            for place in k.range(0, whole, lanes):
+                least.value = k.minimum(least.value, of_tap.load(place, lanes))
+            for place in k.range(whole, places):
+                last.value = k.minimum(last.value, of_tap.load(place))
+        return k.minimum(k.reduce(least.value, "minimum"), last.value) >= 0
+
+    def value(
+        self,
+        k: Kernel,
+        x: Pointer,
+        offsets: Pointer,
+        weights: Pointer,
+        lanes: int = 1,
+        all_count: bool = False,
+    ) -> Value:
         """Return the weighted sums of the taps that `note` stored of so many places; of "nearest" the elements
-        themselves."""
+        themselves. `all_count`: there are no taps that do not count."""
         total: Value | None = None
         for tap in range(self.count):
-            pixel = self._pixel(k, x, offsets.load(tap * self.apart, lanes))
+            pixel = self._pixel(k, x, offsets.load(tap * self.apart, lanes), all_count)
             if self.mode == "nearest":
                 return pixel
             part, weight = pixel.to(self.compute), weights.load(tap * self.apart, lanes)
@@ -83,9 +104,9 @@ class SamplingRule:
         assert total is not None
         return total
 
-    def _pixel(self, k: Kernel, x: Pointer, offset: Value) -> Value:
+    def _pixel(self, k: Kernel, x: Pointer, offset: Value, all_count: bool) -> Value:
         """Load elements by their offsets; zeros for taps that do not count."""
-        zeros = self.padding == "zeros"
+        zeros = self.padding == "zeros" and not all_count
         if offset.lanes > 1:
             return k.gather(x, offset, offset >= 0 if zeros else None)
         place = offset.to(I64)
