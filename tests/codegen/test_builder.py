@@ -70,6 +70,19 @@ def test_a_loop_may_run_zero_times(target: Target, start: int, stop: int) -> Non
     assert result[0] == max(0, stop - start)
 
 
+def test_the_first_lanes_are_stored(target: Target) -> None:
+    lanes = target.lanes()
+
+    def build(k: Kernel) -> None:
+        k.store_first(k.pointer("a").load(0, lanes), k.pointer("b"), k.number("n0"))
+
+    given = np.arange(1, lanes + 1, dtype=np.float32)
+    for count in range(-2, lanes + 3):
+        result = np.zeros(lanes, np.float32)
+        run(target, "store_first", build, [given, result], [count])
+        np.testing.assert_array_equal(result, np.where(np.arange(lanes) < count, given, 0))
+
+
 def test_constants_fold() -> None:
     k = Kernel("folding", jit.named_target("generic"), [Parameter("n")])
     before = len(k._lines)
