@@ -5,7 +5,7 @@ for item in begin .. end:                        emitted; an item is a run of pl
         offsets and weights of its taps          to the scratch (taps.py): those of the first tap, of the second …
     for channel:                                 emitted
         for place in the run:                    emitted, by vectors where pixels can be gathered
-            y = sum of weight * x                taps unrolled
+            y = sum of weight * x                taps unrolled; with AVX2 two neighbours by one load where they are
 
 Places are computed in float64, their pixels' indices held within the image, whatever the grid holds. Nearest pixels are
 copied as bits, whatever their type. Runs are long, so that a channel's pixels stay in the nearest cache.
@@ -86,26 +86,25 @@ class GridSampleSpec(KernelSpec):
                 for place in k.range(begin, end, step):
                     found = self._places(k, grid + place * self.rank, step)
                     taps.note(k, found, *self._axes(k), offsets + place, weights + place)
-            for all_count in self._cases(k, offsets, count):
-                for channel in k.range(0, n("channels")):
-                    x = k.pointer("x") + (image * n("x_image") + channel * n("x_channel"))
-                    y = k.pointer("y") + (image * n("y_image") + channel * n("y_channel") + first)
-                    for begin, end, step in parts:
-                        for place in k.range(begin, end, step):
-                            value = taps.value(k, x, offsets + place, weights + place, step, all_count)
+            for channel in k.range(0, n("channels")):
+                x = k.pointer("x") + (image * n("x_image") + channel * n("x_channel"))
+                y = k.pointer("y") + (image * n("y_image") + channel * n("y_channel") + first)
+                for begin, end, step in parts:
+                    for place in k.range(begin, end, step):
+                        for plain in self._cases(k, offsets + place, step):
+                            value = taps.value(k, x, offsets + place, weights + place, step, plain)
                             y.store(value.to(y.element), place)
         return k
 
-    def _cases(self, k: Kernel, offsets: Pointer, count: Value) -> Iterator[bool]:
-        """Emit branches by whether all taps of a run are in the image: most runs' are, and need no masks (3 channels
-        of 224x224, AVX2: 0.42 to 0.34 ms)."""
-        if self.padding != "zeros":
-            yield True
+    def _cases(self, k: Kernel, offsets: Pointer, lanes: int) -> Iterator[bool]:
+        """Emit branches by whether a vector's taps are plain: most are, and need no masks and half of the loads."""
+        if lanes == 1 or k.target.has_gather or not self.taps.may_be_plain:
+            yield False
             return
-        inside = self.taps.all_count(k, offsets, count)
-        with k.when(inside):
+        plain = self.taps.are_plain(k, offsets, lanes)
+        with k.when(plain):
             yield True
-        with k.unless(inside):
+        with k.unless(plain):
             yield False
 
     def _axes(self, k: Kernel) -> tuple[list[Value], list[Value]]:
