@@ -30,9 +30,9 @@ _PIECE = 3e-3
 _FEW_GROUPS = 2  # groups of columns that count as few
 _SMALL = 16 << 10  # elements of a matrix that stays in the nearest caches
 _PART = 2  # of B's numbers that a thread's share of rows has at least; on one thread shares cost 1 to 3 %
-_FEW_TILES = 32
 FAR = 1 << 20  # bytes of a matrix that is not in the second cache
 _RUN = 256  # columns of B that are copied together
+_FEW_TILES = 32  # of a band that is larger than the second cache
 _BAND = 64  # tiles of rows that use a group's part of B while it is in the first cache
 
 
@@ -83,7 +83,7 @@ class Product:
         return Panels.cut(self.m, self.n, self.k, target)
 
     def is_vector(self) -> bool:
-        """Whether one row of A is multiplied by B in place: bound by reading B once."""
+        """Whether a row of A, or a few, are multiplied by B in place: bound by reading B once."""
         return (
             not is_size(self.m)
             and self.m <= self._most_rows()
@@ -103,7 +103,9 @@ class Product:
         if self.packed is not None or self.is_vector():
             return False
         tiles = self._tiles(self.panels(target), target)
-        return is_size(tiles.tiles) or tiles.tiles > self._band(self.panels(target), tiles, target)
+        return is_size(tiles.tiles) or tiles.tiles > self._band(
+            self.panels(target), tiles, target, packed=False
+        )
 
     def _tiles(self, panels: Panels, target: Target) -> TileWidths:
         return tile_widths(self.m, widest(panels.blocks, target.registers))
@@ -113,12 +115,14 @@ class Product:
         depth = chunk(panels.blocks, panels.lanes)
         return max(tiles.widths) * maximum(1, -(-self.k // depth)) * depth
 
-    def _band(self, panels: Panels, tiles: TileWidths, target: Target) -> int:
-        """Number of tiles of a band: the copy of their rows stays in half of the second cache, that of few tiles in
-        twice its size, which costs less than to read B again or to pack it."""
+    def _band(self, panels: Panels, tiles: TileWidths, target: Target, packed: bool) -> int:
+        """Number of tiles of a band: the copy of their rows stays in half of the second cache. Where B is not packed,
+        that of a few may take twice the cache, which costs less than to read B again or to pack it."""
         elements = self._tile_elements(panels, tiles)
-        few = minimum(_FEW_TILES, target.l2_bytes // 2 // elements)
-        return minimum(_BAND, maximum(1, maximum(few, target.l2_bytes // 8 // elements)))
+        most = target.l2_bytes // 8 // elements
+        if not packed:
+            most = maximum(most, minimum(_FEW_TILES, target.l2_bytes // 2 // elements))
+        return minimum(_BAND, maximum(1, most))
 
     def _reads_a_in_place(self, panels: Panels, dtype: np.dtype[Any]) -> bool:
         """Whether A is read in place: a copy costs 3 to 30 % where B has few columns, and helps only where rows that
@@ -210,7 +214,7 @@ class Product:
             for width in cut.widths
         )
         width, copied = max(cut.widths), self._tile_elements(panels, cut)
-        band = self._band(panels, cut, target)
+        band = self._band(panels, cut, target, packed)
         if self.packed is not None and not axes:
             shares = row_shares(self.m, self.k, self.n, target.threads, _PART)
             band = maximum(1, minimum(band, -(-cut.tiles // shares)))
