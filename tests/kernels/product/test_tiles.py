@@ -13,7 +13,7 @@ from cenote.kernels.product.panels import Panels
 from cenote.kernels.product.tiles import ProductSpec
 from cenote.ops.linear.matmul import MatMul
 from tests.harness import calls_of, run_lowering
-from tests.targets import LARGE, TARGETS, over_targets, target_name
+from tests.targets import LARGE, SMALL, TARGETS, over_targets, target_name
 
 TURNED = (1, 0)
 
@@ -124,6 +124,28 @@ def test_what_is_read_where_it_lies() -> None:
     assert modes((49, 49), (49, 32), np.float16) == (False, "direct")
     assert modes((49, 49), (49, 32), op=MatMul(alpha=2.0)) == (False, "direct")
     assert modes((49, 49), (32, 49), op=MatMul(permute_b=TURNED)) == (True, "columns")
+
+
+@pytest.mark.parametrize("rows", [20, 100, 197, 1000])
+def test_bands_of_packed_matrices_stay_in_the_second_cache(rows: int) -> None:
+    """Those of a B in panels; a B that is read where it lies is read less often by larger ones."""
+
+    def copied(constant: bool) -> int:
+        b = noise(1536, 384)
+        types = [
+            TensorType.of(np.float32, (rows, 1536)),
+            TensorType.known(b) if constant else TensorType.of(b.dtype, b.shape),
+        ]
+        lowering = next(found for found in MatMul().lowerings(types, SMALL) if found.name == "panels")
+        call = calls_of(MatMul(), lowering, types)[-1]
+        spec = call.spec
+        assert isinstance(spec, ProductSpec)
+        band = dict(zip((word.name for word in spec.words), call.arguments, strict=True))["band"]
+        return int(band) * spec.width * 1536 * 4  # type: ignore[call-overload]
+
+    one_tile = 6 * 1536 * 4
+    assert copied(constant=True) <= max(one_tile, SMALL.l2_bytes // 2)
+    assert copied(constant=False) <= 2 * SMALL.l2_bytes
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
