@@ -1,7 +1,6 @@
 """A function on arrays, in whichever engine a case has one for: a class per engine, for the worker's sake."""
 
-from importlib import metadata
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +12,12 @@ from bench.worker import sample
 class Operator(Engine[Any]):
     """One case in one engine. `load` makes the case's inputs too: they do not go through the pipe."""
 
-    engine: ClassVar[str]
-
-    def version(self) -> str:
-        return metadata.version(self.engine)
-
     def load(self, work: tuple[str, str], threads: int) -> None:
         """`work`: family and name of the case."""
         case = case_named(*work)
-        if self.engine not in case.engines:
+        if self.distribution not in case.engines:
             raise UnavailableError("has no such function")
-        self.function = case.engines[self.engine](case.inputs(), threads)
+        self.function = case.engines[self.distribution](case.inputs(), threads)
 
     def adopt(self, x: Any) -> None:
         """The inputs lie ready."""
@@ -50,7 +44,7 @@ def as_numbers(y: Any) -> np.ndarray:
 
 
 class Cenote(Operator):
-    engine = "cenote"
+    distribution = "cenote"
 
     def version(self) -> str:
         from cenote import __version__
@@ -59,12 +53,12 @@ class Cenote(Operator):
 
 
 class Numpy(Operator):
-    engine = "numpy"
+    distribution = "numpy"
 
 
 class Torch(Operator):
-    engine = "torch"
+    distribution = "torch"
 
 
 class Onnxruntime(Operator):
-    engine = "onnxruntime"
+    distribution = "onnxruntime"
