@@ -117,7 +117,10 @@ class Code:
         return self.assign(text, a.type, len(indices))
 
     def joined(self, values: Sequence[Value]) -> Value:
-        """Concatenate the lanes of equal vectors."""
+        """Concatenate the lanes of equal vectors: by halves where that is possible, one behind the other elsewhere."""
+        while len(values) > 1 and len(values) % 2 == 0:
+            pairs = zip(values[::2], values[1::2], strict=True)
+            values = [self.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
         lanes, joined = values[0].lanes, values[0]
         for value in values[1:]:
             done = joined.lanes

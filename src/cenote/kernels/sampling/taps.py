@@ -119,10 +119,8 @@ class SamplingRule:
         """Load two elements from each offset; returns the first ones, and the second ones. 3 channels of 224x224 take
         0.24 ms so, 0.42 by single elements (AVX2)."""
         parts = [(x + offsets.load(lane).to(I64)).load(0, 2) for lane in range(lanes)]
-        while len(parts) > 1:
-            size = 2 * parts[0].lanes
-            parts = [k.shuffle(a, b, range(size)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-        even, odd = (k.shuffle(parts[0], parts[0], range(first, 2 * lanes, 2)) for first in (0, 1))
+        pairs = k.joined(parts)
+        even, odd = (k.shuffle(pairs, pairs, range(first, 2 * lanes, 2)) for first in (0, 1))
         return even, odd
 
     def _pixel(self, k: Kernel, x: Pointer, offset: Value, plain: bool) -> Value:
