@@ -111,7 +111,7 @@ def vectors(k: Kernel, length: Value, lanes: int) -> list[tuple[Value, Value, in
 
 def covering_vectors(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value | None]]:
     """Yield (begin, mask) of vectors that cover elements whose results may be stored twice: the last one reaches back.
-    Fewer than a vector are masked: such a store takes AVX2 on Zen 3 15 cycles."""
+    Only fewer than a vector are masked (see `Kernel.store_first`)."""
     with k.when(length < lanes):
         yield k.integer(0), k.tail_mask(length, lanes)
     with k.unless(length < lanes):

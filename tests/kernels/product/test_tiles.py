@@ -116,10 +116,7 @@ def test_what_is_read_where_it_lies() -> None:
     assert modes((49, 49), (49, 32)) == (True, "direct")
     assert modes((49, 3072), (3072, 64)) == (True, "direct")
     assert modes((49, 368), (368, 700)) == (True, "rows")  # tiles come back to rows of B that lie apart
-    assert modes((49, 3072), (3072, 700)) == (
-        False,
-        "runs",
-    )  # rows of A are multiples of 4 KiB apart, B is large
+    assert modes((49, 3072), (3072, 700)) == (False, "runs")  # rows of A are 4 KiB times 3 apart, B is large
     assert modes((2000, 500), (500, 500)) == (True, "packed")
     assert modes((49, 49), (49, 32), np.float16) == (False, "direct")
     assert modes((49, 49), (49, 32), op=MatMul(alpha=2.0)) == (False, "direct")
@@ -141,7 +138,8 @@ def test_bands_of_packed_matrices_stay_in_the_second_cache(rows: int) -> None:
         spec = call.spec
         assert isinstance(spec, ProductSpec)
         band = dict(zip((word.name for word in spec.words), call.arguments, strict=True))["band"]
-        return int(band) * spec.width * 1536 * 4  # type: ignore[call-overload]
+        assert isinstance(band, int)
+        return band * spec.width * 1536 * 4
 
     one_tile = 6 * 1536 * 4
     assert copied(constant=True) <= max(one_tile, SMALL.l2_bytes // 2)

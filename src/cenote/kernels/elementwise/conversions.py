@@ -18,10 +18,8 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import BF16, BOOL, F16, F32, F64, I32, U8, U32, Scalar, Value
 from cenote.core.types import is_float
 
-_TRUNCATE = {
-    8: "llvm.x86.avx.cvtt.ps2dq.256",
-    4: "llvm.x86.sse2.cvttps2dq",
-}  # -2^31 for what int32 does not hold
+# By lanes, toward zero: -2^31 for what int32 does not hold, whose low bits are 0.
+_TRUNCATE = {8: "llvm.x86.avx.cvtt.ps2dq.256", 4: "llvm.x86.sse2.cvttps2dq"}
 
 
 def cast(k: Kernel, value: Value, source: np.dtype[Any], target: np.dtype[Any]) -> Value:
@@ -63,11 +61,8 @@ def odd_single(k: Kernel, value: Value) -> Value:
 def to_integer(k: Kernel, value: Value, wanted: Scalar) -> Value:
     """Convert a float to an integer, never undefined."""
     if wanted.bits < 32:
-        truncate = (
-            _TRUNCATE.get(value.lanes) if value.type is F32 and k.target.triple.startswith("x86") else None
-        )
-        if truncate is not None:
-            return k.call(truncate, I32, value.lanes, [value]).to(wanted)
+        if value.type is F32 and value.lanes in _TRUNCATE and k.target.triple.startswith("x86"):
+            return k.call(_TRUNCATE[value.lanes], I32, value.lanes, [value]).to(wanted)
         held = k.absolute(value) < 2.0**31  # not NaN
         return k.select(held, value.to(I32), k.constant(I32, 0, value.lanes)).to(wanted)
     return _saturated(k, value, wanted)

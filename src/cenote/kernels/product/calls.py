@@ -82,7 +82,7 @@ class Product:
     def panels(self, target: Target) -> Panels:
         return Panels.cut(self.m, self.n, self.k, target)
 
-    def is_vector(self) -> bool:
+    def reads_b_in_place(self) -> bool:
         """Whether a row of A, or a few, are multiplied by B in place: bound by reading B once."""
         return (
             not is_size(self.m)
@@ -100,7 +100,7 @@ class Product:
 
     def packs(self, target: Target) -> bool:
         """Whether B is packed before the product. Where all rows of A are one band, it is read only once anyway."""
-        if self.packed is not None or self.is_vector():
+        if self.packed is not None or self.reads_b_in_place():
             return False
         tiles = self._tiles(self.panels(target), target)
         return is_size(tiles.tiles) or tiles.tiles > self._band(
@@ -158,7 +158,7 @@ class Product:
 
     def calls(self, target: Target, between: View | None) -> Iterator[Call]:
         """Yield the calls that pack B into `between` where need be, then the product."""
-        if self.is_vector():
+        if self.reads_b_in_place():
             yield self._vector(target)
             return
         panels, axes = self.panels(target), self.axes

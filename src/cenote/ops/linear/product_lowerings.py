@@ -349,7 +349,7 @@ def _seconds(product: Product, target: Target, constant: bool) -> float:
     operations = 2 * images * product.m * product.n * product.k
     compute = peak_seconds(operations, target, _share(product))
     read = 4 * b_images * product.k * product.n
-    copies = 0 if constant or product.is_vector() else 2 if product.packs(target) else 1
+    copies = 0 if constant or product.reads_b_in_place() else 2 if product.packs(target) else 1
     return maximum(compute, stream_seconds(read)) + stream_seconds(copies * read)
 
 
