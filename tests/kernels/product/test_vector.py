@@ -1,4 +1,4 @@
-"""Products of one row, or a few, and a matrix: of any size, the same bits with and without prefetches."""
+"""Products of one row, or a few, and a matrix: of any size, in any number of pieces."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tests.targets import TARGETS
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_matrices_of_any_size(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matrices_of_any_size(target: Target) -> None:
+    """Neighbouring items are computed together, which changes no bit."""
     rng = np.random.default_rng(0)
-    for depth, columns in ((1, 1), (8, 16), (9, 70), (300, 1030)):
+    for depth, columns in ((1, 1), (8, 16), (9, 70), (300, 1030), (20, 9000)):
         a, b = rng.standard_normal((1, depth)), rng.standard_normal((depth, columns))
         given = (a.astype(np.float32), b.astype(np.float32))
         wanted = given[0].astype(np.float64) @ given[1].astype(np.float64)
         found = []
-        for least in (0, calls.PREFETCHED_FROM):
-            monkeypatch.setattr(calls, "PREFETCHED_FROM", least)
+        for items in (1, 2, 3, 100):
             lowering = lowerings_of(MatMul(), given, target, True)[0]
-            found += run_lowering(MatMul(), lowering, given, target, chunk=1, junk=0x5A)
+            found += run_lowering(MatMul(), lowering, given, target, chunk=items, junk=0x5A)
             assert np.abs(found[-1] - wanted).max() <= 1e-5 * depth**0.5 * max(1, np.abs(wanted).max())
-        assert same_bits(*found)
+        assert all(same_bits(each, found[0]) for each in found)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_a_few_rows(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """As are multiplied by matrices beyond the caches: a row has the bits that it has alone."""
-    monkeypatch.setattr(calls, "PREFETCHED_FROM", 0)
+    monkeypatch.setattr(calls, "FARTHEST", 0)
     rng = np.random.default_rng(0)
     for rows, depth, columns in ((2, 8, 16), (3, 9, 70), (5, 300, 1030), (8, 700, 33)):
         a = rng.standard_normal((2, rows, depth)).astype(np.float32)
@@ -41,7 +41,8 @@ def test_a_few_rows(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
         bias = rng.standard_normal(columns).astype(np.float32)
         for op, given in ((MatMul(), (a, b)), (MatMul(alpha=0.5), (a, b, bias))):
             (lowering,) = lowerings_of(op, given, target, True)
-            (found,) = run_lowering(op, lowering, given, target, chunk=1, junk=0x5A)
+            # Three items are of both pairs.
+            (found,) = run_lowering(op, lowering, given, target, chunk=3, junk=0x5A)
             (wanted,) = op.compute(*(x.astype(np.float64) for x in given), *[None] * (4 - len(given)))
             assert np.abs(found - wanted).max() <= 1e-5 * depth**0.5 * max(1, np.abs(wanted).max())
             alone = [np.ascontiguousarray(a[:, :1]), *given[1:]]

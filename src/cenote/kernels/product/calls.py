@@ -19,7 +19,7 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import SumBlocks
 from cenote.kernels.product.panels import Panels, order_of, panel_call
 from cenote.kernels.product.tiles import OPERANDS, ProductSpec, chunk, panel_row
-from cenote.kernels.product.vector import COLUMNS, MOST_ROWS, PREFETCHED_FROM, RUN, VectorSpec
+from cenote.kernels.product.vector import COLUMNS, MOST_ROWS, RUN, SUMS, VectorSpec
 from cenote.kernels.row_shares import row_shares
 from cenote.kernels.strided_axes import Axis, axis_words, is_one, position_count
 
@@ -31,6 +31,7 @@ _FEW_GROUPS = 2  # groups of columns that count as few
 _SMALL = 16 << 10  # elements of a matrix that stays in the nearest caches
 _PART = 2  # of B's numbers that a thread's share of rows has at least; on one thread shares cost 1 to 3 %
 FAR = 1 << 20  # bytes of a matrix that is not in the second cache
+FARTHEST = 24 << 20  # bytes of one that is in no cache
 _RUN = 256  # columns of B that are copied together
 _FEW_TILES = 32  # of a band that is larger than the second cache
 _BAND = 64  # tiles of rows that use a group's part of B while it is in the first cache
@@ -94,7 +95,7 @@ class Product:
 
     def _most_rows(self) -> int:
         """Number of rows that are multiplied by B in place: tiles compute faster, and read B slower."""
-        if self._is_beyond(PREFETCHED_FROM):
+        if self._is_beyond(FARTHEST):
             return MOST_ROWS
         return MOST_ROWS // 2 if self._is_beyond(FAR) else 1
 
@@ -256,7 +257,6 @@ class Product:
             _view(self.a).type.dtype,
             _view(self.b).type.dtype,
             y.type.dtype,
-            self._is_beyond(PREFETCHED_FROM, _view(self.b).type.dtype.itemsize),
             self.m,
         )
         run = maximum(RUN, minimum(COLUMNS, -(-self.n // (2 * RUN)) * RUN))
@@ -279,7 +279,7 @@ class Product:
             ),
         }
         items = position_count(self.axes) * -(-self.n // run)
-        scratch = 4 * (COLUMNS * self.m * self.blocks.slots(self.k) + target.lanes())
+        scratch = 4 * (SUMS * self.m * self.blocks.slots(self.k) + target.lanes())
         moved = maximum(1, minimum(run, self.n) * self.k * 4)
         return Call.named(spec, words, items, maximum(1, (256 << 10) // moved), scratch)
 

@@ -1,18 +1,18 @@
 """Product of a few rows and a matrix in place: bound by reading the matrix, which happens once and in order.
 
-    item = pair, run of columns                                        emitted
+    for pair, run of columns: as many neighbouring items as there are  emitted
       for block of rows of B:                                          emitted
-        for 4 rows of it:                                              emitted
+        for 8 rows of it (4 where x has more than one):                emitted
           for vector of columns:                                       emitted
-            sums[row of x][vector] += x[row of x][row] * B[row][vector], for the four     unrolled
+            sums[row of x][vector] += x[row of x][row] * B[row][vector], for the rows    unrolled
         sums += those of earlier blocks; or to scratch                 `partial_sums.py`
       y = activation(alpha * sums + bias)
 
-The sums stay in the nearest caches; four rows are four streams, fetched ahead by the processor: the better the longer
-they are (4,096 by 4,096: 4.85 ms with runs of 1,024 columns, 4.55 of 2,048, 4.3 of 4,096). Of a matrix larger than the
-caches the same columns of rows to come are prefetched into the second cache (2.06 ms, 2.46 without, on another
-machine); from the last cache they would come later so (1,024 by 1,024: 1.4 times as long). Rows four at a time and
-prefetched eight ahead take 0.93 of the time of eight at a time (Zen 3), which on a Zen 4 took the same.
+The sums stay in the nearest caches; rows are streams that the processor fetches ahead, the better the longer they are.
+So all items that a thread takes at a time are one run: of 1,024 columns two threads have a half each, and one thread
+has all. Zen 3, one thread, whole rows instead of halves: 1,024 by 1,024 64 us instead of 77, 8,192 by 1,024 0.92 ms
+instead of 1.41, 4,096 by 4,096 2.4 instead of 2.7, by two rows 2.8 instead of 2.9, by four 3.1 instead of 4.3. Rows to
+come, prefetched, gained with shorter runs, and cost 15 % now.
 Vectors are whole ones of memory, after the columns before them: NumPy's large arrays begin 16 bytes into a cache line,
 and a load of 64 bytes that crosses lines takes two turns (1,024 by 1,024: 66 us, 57.5 so).
 """
@@ -35,19 +35,19 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.partial_sums import PartialSum
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
-COLUMNS = 4096  # most columns of an item: the size of the scratch memory for a row of x
-RUN = 512  # fewest columns: 1024 columns in two runs take 6 % more on one thread, 42 % less on two
+COLUMNS = 4096  # most columns of a run
+# Elements of scratch memory for a row of x: rows a power of two apart fall into one set of the first cache.
+SUMS = COLUMNS + 16
+RUN = 512  # fewest columns of an item
 MOST_ROWS = 8  # of x
-PREFETCHED_FROM = 24 << 20  # bytes of a matrix
 _ROWS = 4  # of B at a time
-_AHEAD = 8  # rows of B
-_LINE = 16  # elements
+_ROWS_FOR_ONE = 8  # the same for one row of x: whose factors leave registers enough
 
 
 @dataclass(frozen=True)
 class VectorSpec(KernelSpec):
     """Kernel of a few `rows` times a matrix. `outer`: batch axes; the types are those of x, B, and y and the bias in
-    memory; `prefetches` the rows of B to come."""
+    memory."""
 
     outer: int
     bias: bool
@@ -55,7 +55,6 @@ class VectorSpec(KernelSpec):
     a_type: np.dtype[Any] = field(default=FLOAT32)
     b_type: np.dtype[Any] = field(default=FLOAT32)
     y_type: np.dtype[Any] = field(default=FLOAT32)
-    prefetches: bool = False
     rows: int = 1
 
     @property
@@ -73,13 +72,17 @@ class VectorSpec(KernelSpec):
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
-        run = k.number("run")
-        runs = (k.number("columns") + run - 1) // run
-        for item in k.range(k.begin, k.end):
-            a, b, y = axis_pointers(k, self.outer, ("a", "b", "y"), item // runs)
-            first = item % runs * run
-            count = k.min_drop_nan(k.number("columns") - first, run)
-            _Run(self, k, a, b + first, count).emit(y + first, k.pointer("bias") + first)
+        run, columns = k.number("run"), k.number("columns")
+        items, together = (columns + run - 1) // run, k.integer(COLUMNS) // run
+        for pair in k.range(k.begin // items, (k.end + items - 1) // items):
+            a, b, y = axis_pointers(k, self.outer, ("a", "b", "y"), pair)
+            begin = k.max_drop_nan(k.begin - pair * items, k.integer(0))
+            end = k.min_drop_nan(k.end - pair * items, items)
+            for item in k.range(begin, end, together):
+                first = item * run
+                last = k.min_drop_nan(k.min_drop_nan(item + together, end) * run, columns)
+                part = _Run(self, k, a, b + first, last - first)
+                part.emit(y + first, k.pointer("bias") + first)
         return k
 
 
@@ -92,7 +95,7 @@ class _Run:
         self.head = self.before_vectors()
         # From `head` on, sums lie in whole vectors, as B does.
         start = k.scratch.cast(F32) + ((self.lanes - self.head) & (self.lanes - 1))
-        self.sums = [start + row * COLUMNS for row in range(spec.rows)]
+        self.sums = [start + row * SUMS for row in range(spec.rows)]
 
     def before_vectors(self) -> Value:
         """Return the columns before the first whole vector of memory in every row of B; 0 where rows differ."""
@@ -109,9 +112,10 @@ class _Run:
         block = k.integer(1) << k.number("block")
         for begin in k.range(0, depth, block):
             part = PartialSum(k, begin, k.min_drop_nan(begin + block, depth), depth)
-            whole = part.end - (part.end - begin) % _ROWS
-            for row in k.range(begin, whole, _ROWS):
-                self.accumulate(row, _ROWS)
+            rows = _ROWS_FOR_ONE if self.spec.rows == 1 else _ROWS
+            whole = part.end - (part.end - begin) % rows
+            for row in k.range(begin, whole, rows):
+                self.accumulate(row, rows)
             for row in k.range(whole, part.end):
                 self.accumulate(row, 1)
             self.fold(part)
@@ -138,13 +142,8 @@ class _Run:
 
         with k.when(head > 0):
             step(k.integer(0), k.tail_mask(head, lanes))
-        lines, whole = (head + (count - head) // size * size for size in (_LINE, lanes))
-        for at in k.range(head, lines, _LINE):
-            for row in rows if self.spec.prefetches else ():
-                k.prefetch(row + _AHEAD * k.number("b_row"), at, level=2)
-            for vector in range(0, _LINE, lanes):
-                step(at + vector, None)
-        for at in k.range(lines, whole, lanes):
+        whole = head + (count - head) // lanes * lanes
+        for at in k.range(head, whole, lanes):
             step(at, None)
         with k.when(whole < count):
             step(whole, k.tail_mask(count - whole, lanes))
@@ -156,7 +155,7 @@ class _Run:
             for sums in self.sums:
                 for at in k.range(0, self.count, lanes):
                     total = k.variable(sums.load(at, lanes))
-                    part.fold([total], sums + at, k.integer(COLUMNS * self.spec.rows))
+                    part.fold([total], sums + at, k.integer(SUMS * self.spec.rows))
                     zero = k.constant(F32, 0.0, lanes)
                     sums.store(k.select(part.is_last, total.value, zero), at)
 
