@@ -125,7 +125,8 @@ def test_what_is_read_where_it_lies() -> None:
 
 @pytest.mark.parametrize("rows", [20, 100, 197, 1000])
 def test_bands_of_packed_matrices_stay_in_the_second_cache(rows: int) -> None:
-    """Those of a B in panels; a B that is read where it lies is read less often by larger ones."""
+    """Those of a B in panels, or they have few tiles; a B that is read where it lies is read less often by larger
+    ones."""
 
     def copied(constant: bool) -> int:
         b = noise(1536, 384)
@@ -142,7 +143,7 @@ def test_bands_of_packed_matrices_stay_in_the_second_cache(rows: int) -> None:
         return band * spec.width * 1536 * 4
 
     one_tile = 6 * 1536 * 4
-    assert copied(constant=True) <= max(one_tile, SMALL.l2_bytes // 2)
+    assert copied(constant=True) <= max(8 * one_tile, SMALL.l2_bytes // 2)
     assert copied(constant=False) <= 8 * SMALL.l2_bytes
 
 

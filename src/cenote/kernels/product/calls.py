@@ -33,7 +33,9 @@ _PART = 2  # of B's numbers that a thread's share of rows has at least; on one t
 FAR = 1 << 20  # bytes of a matrix that is not in the second cache
 FARTHEST = 24 << 20  # bytes of one that is in no cache
 _RUN = 256  # columns of B that are copied together
-_FEW_TILES = 32  # of a band that is larger than the second cache
+# Tiles of a band that is larger than the second cache, at most: of B in panels, and of B where it lies.
+_FEW_TILES = 8
+_FEW_TILES_UNPACKED = 32
 _BAND = 64  # tiles of rows that use a group's part of B while it is in the first cache
 
 
@@ -117,13 +119,12 @@ class Product:
         return max(tiles.widths) * maximum(1, -(-self.k // depth)) * depth
 
     def _band(self, panels: Panels, tiles: TileWidths, target: Target, packed: bool) -> int:
-        """Number of tiles of a band: the copy of their rows stays in half of the second cache. Where B is not packed,
-        that of a few may take eight times the cache, which costs less than to read B again or to pack it (128 rows by
-        4,096 x 4,096: 62 ms, packed 100)."""
+        """Number of tiles of a band: the copy of their rows stays in half of the second cache. That of a few tiles may
+        take eight times as much, since each band reads all of B (256 rows by 4,096 x 4,096: 105 ms, by bands of two
+        tiles 136); where B is not packed, that of more (128 rows: 62 ms, packed 100)."""
         elements = self._tile_elements(panels, tiles)
-        most = target.l2_bytes // 8 // elements
-        if not packed:
-            most = maximum(most, minimum(_FEW_TILES, 2 * target.l2_bytes // elements))
+        few = _FEW_TILES if packed else _FEW_TILES_UNPACKED
+        most = maximum(target.l2_bytes // 8 // elements, minimum(few, 2 * target.l2_bytes // elements))
         return minimum(_BAND, maximum(1, most))
 
     def _reads_a_in_place(self, panels: Panels, dtype: np.dtype[Any]) -> bool:
