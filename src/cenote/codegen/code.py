@@ -43,6 +43,14 @@ class Code:
         result, _, arguments = signature.partition(" (")
         self._declarations[name] = f"declare {result} @{name}({arguments}"
 
+    def table(self, name: str, type: Scalar, numbers: Sequence[int]) -> Pointer:
+        """Return the address of constants that lie beside the code, in one place for each name."""
+        text = ", ".join(f"{type.ir} {number}" for number in numbers)
+        self._declarations[name] = (
+            f"@{name} = private unnamed_addr constant [{len(numbers)} x {type.ir}] [{text}], align 8"
+        )
+        return Pointer(self, type, f"@{name}")
+
     def call(self, name: str, type: Scalar, lanes: int, arguments: Sequence[Value]) -> Value:
         """Call a function, declared in the same module (an LLVM intrinsic)."""
         result = type.vector(lanes)

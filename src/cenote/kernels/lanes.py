@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cenote.codegen.builder import Kernel
-from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
+from cenote.codegen.values import I32, I64, U8, U16, U32, U64, Pointer, Scalar, Value
 
 CHEAP_BYTES = 16  # lanes within such parts of a vector are shuffled in one step, across them in two or three
 
@@ -132,8 +132,27 @@ def set_bits(k: Kernel, mask: Value) -> Value:
 
 def compressed(k: Kernel, value: Value, mask: Value) -> Value:
     """The lanes where the mask is set, moved to the front; the rest is junk."""
+    if k.target.lanes() == 8 and value.lanes == 8 and value.type.nbytes < 4:
+        return _permuted(k, value.to(U32), mask).to(value.type)
+    if k.target.lanes() == 8 and value.lanes * value.type.nbytes == 32:
+        return _permuted(k, value, mask)
     suffix = f"v{value.lanes}{value.type.ir}"
     name = f"llvm.experimental.vector.compress.{suffix}"
     k.declare(name, f"{value.ir} ({value.ir}, {mask.ir}, {value.ir})")
     text = f"call {value.ir} @{name}({value.ir} {value.text}, {mask.ir} {mask.text}, {value.ir} poison)"
     return k.assign(text, value.type, value.lanes)
+
+
+def _permuted(k: Kernel, value: Value, mask: Value) -> Value:
+    """The same by a permutation of 32-bit words, from a table: AVX2 has no instruction for it, and LLVM stores each
+    lane (16 million float32 of which 99 in 100 are taken, Zen 3: 19 ms, 6.6 so)."""
+    words = 8 // value.lanes
+    numbers = []
+    for bits in range(1 << value.lanes):
+        chosen = [lane for lane in range(value.lanes) if bits >> lane & 1]
+        rest = [0] * (value.lanes - len(chosen))
+        numbers += [lane * words + word for lane in chosen + rest for word in range(words)]
+    order = k.table(f"lanes_{value.lanes}", U8, numbers).load(set_bits(k, mask).bits(I64) * 8, 8).to(I32)
+    source = k.assign(f"bitcast {value.ir} {value.text} to <8 x i32>", I32, 8)
+    moved = k.call("llvm.x86.avx2.permd", I32, 8, [source, order])
+    return k.assign(f"bitcast <8 x i32> {moved.text} to {value.ir}", value.type, value.lanes)
