@@ -73,7 +73,8 @@ class VectorSpec(KernelSpec):
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
         run, columns = k.number("run"), k.number("columns")
-        items, together = (columns + run - 1) // run, k.integer(COLUMNS) // run
+        # A matrix without columns has no items, of which a kernel may be told all.
+        items, together = k.max_drop_nan((columns + run - 1) // run, k.integer(1)), k.integer(COLUMNS) // run
         for pair in k.range(k.begin // items, (k.end + items - 1) // items):
             a, b, y = axis_pointers(k, self.outer, ("a", "b", "y"), pair)
             begin = k.max_drop_nan(k.begin - pair * items, k.integer(0))
