@@ -132,10 +132,9 @@ def set_bits(k: Kernel, mask: Value) -> Value:
 
 def compressed(k: Kernel, value: Value, mask: Value) -> Value:
     """The lanes where the mask is set, moved to the front; the rest is junk."""
-    if k.target.lanes() == 8 and value.lanes == 8 and value.type.nbytes < 4:
-        return _permuted(k, value.to(U32), mask).to(value.type)
-    if k.target.lanes() == 8 and value.lanes * value.type.nbytes == 32:
-        return _permuted(k, value, mask)
+    if k.target.lanes() == 8 and value.lanes * max(4, value.type.nbytes) == 32:
+        words = value.to(U32) if value.type.nbytes < 4 else value
+        return _permuted(k, words, mask).to(value.type)
     suffix = f"v{value.lanes}{value.type.ir}"
     name = f"llvm.experimental.vector.compress.{suffix}"
     k.declare(name, f"{value.ir} ({value.ir}, {mask.ir}, {value.ir})")
