@@ -25,13 +25,14 @@ from cenote.kernels.lanes import transposed
 from cenote.kernels.strided_axes import Axis, axis_names, axis_pointers, axis_words, is_one, position_count
 
 _PIECE = 256 << 10  # bytes that a thread packs at a time
-# Contiguous rows are read in runs of so many columns, so many rows at a time: 4,096 x 4,096 on one thread of a Zen 3 by
-# whole panels, 16 columns wide, 20.7 ms, so 7.7; 1,024 x 1,024 0.36, 0.14. 4 and 16 rows: 8.1 and 9.4, 0.17 and 0.23.
+# Contiguous rows are read in runs of so many columns, in strips of so many rows: 4,096 x 4,096 on one thread of a Zen 3
+# by whole panels, 16 columns wide, 20.7 ms, so 7.7; 1,024 x 1,024 0.36, 0.14. Strips of 4 and 16: 8.1 and 9.4, 0.17 and
+# 0.23.
 _RUN = 1024
-_ROWS = 8
+_STRIP = 8
 _UNROLLED = 8  # vectors of a row
 _TOGETHER = 4  # vectors of a wide row that are copied at a time
-_LINE = 16  # elements of a cache line
+LINE = 16  # elements of a cache line
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class PanelSpec(KernelSpec):
     """Kernel that copies matrices of one type into panels of `blocks` vectors of float32; `mixed`: or of one less.
 
     `order`: "rows" or "columns", whichever are contiguous; "" where neither is. `outer`: batch axes. An item is a
-    `piece` of rows of a `run` of groups, done `together` rows at a time.
+    `piece` of rows of a `run` of groups, done in strips of so many rows.
     """
 
     blocks: int
@@ -153,7 +154,7 @@ class PanelSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        sizes = ("rows", "columns", "wide_groups", "groups", "run", "piece", "together")
+        sizes = ("rows", "columns", "wide_groups", "groups", "run", "piece", "strip")
         numbers = (*sizes, "row", "column", "to_image")
         pointers = (*pointers_to(Scalar.of(self.x_type), "x"), *pointers_to(F32, "y"))
         return (*pointers, *numbers_named(numbers), *numbers_named(axis_names(self.outer, ("x",))))
@@ -168,8 +169,8 @@ class PanelSpec(KernelSpec):
             (x,) = axis_pointers(k, self.outer, ("x",), image)
             y = k.pointer("y") + image * k.number("to_image")
             last, end = k.min_drop_nan(first + piece, rows), k.min_drop_nan(group + run, groups)
-            for row in k.range(first, last, k.number("together")):
-                count = k.min_drop_nan(last - row, k.number("together"))
+            for row in k.range(first, last, k.number("strip")):
+                count = k.min_drop_nan(last - row, k.number("strip"))
                 for at in k.range(group, end):
                     self._copy(k, x, y, row, count, at)
         return k
@@ -241,7 +242,7 @@ def copy_wide_rows(
     for row in k.range(0, rows):
         source, to = x + row * step, y + row * apart
         for at in k.range(0, whole, _TOGETHER * lanes):
-            for line in range(0, _TOGETHER * lanes, _LINE):
+            for line in range(0, _TOGETHER * lanes, LINE):
                 k.prefetch(source + step, at + line)
             for vector in range(0, _TOGETHER * lanes, lanes):
                 to.store(source.load(at + vector, lanes).to(F32), at + vector)
@@ -285,9 +286,10 @@ def panel_call(panels: Panels, b: View, row: int, column: int, axes: list[Axis],
     `to`."""
     order = order_of(row, column)
     spec = PanelSpec(panels.blocks, panels.mixed, order, len(axes), b.type.dtype)
-    run, piece, together = 1, max(panels.lanes, _PIECE // (4 * panels.width)), 1 << 30
+    run, piece = 1, max(panels.lanes, _PIECE // (4 * panels.width))
+    strip = piece
     if order == "rows":
-        run, piece, together = max(1, _RUN // panels.width), _PIECE // (4 * _RUN), _ROWS
+        run, piece, strip = max(1, _RUN // panels.width), _PIECE // (4 * _RUN), _STRIP
     words: dict[str, Argument] = {
         "x": b,
         "y": to,
@@ -297,7 +299,7 @@ def panel_call(panels: Panels, b: View, row: int, column: int, axes: list[Axis],
         "groups": panels.groups,
         "run": run,
         "piece": piece,
-        "together": together,
+        "strip": strip,
         "row": row,
         "column": column,
         "to_image": panels.size,

@@ -34,7 +34,7 @@ from cenote.core.text import split_words
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.conv.direct import PixelWalk
 from cenote.kernels.elementwise.activations import Activation, Destination, store_activated
-from cenote.kernels.product.tiles import LINE
+from cenote.kernels.product.panels import LINE
 
 PRODUCTS = 7
 # Cache lines of the next chunk's weights that are prefetched with each vector of channels. Zen 3,

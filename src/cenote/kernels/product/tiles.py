@@ -39,13 +39,12 @@ from cenote.kernels import partial_sums
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation, in_parts
 from cenote.kernels.partial_sums import PartialSum
-from cenote.kernels.product.panels import copy_panel, copy_wide_rows, group_columns
+from cenote.kernels.product.panels import LINE, copy_panel, copy_wide_rows, group_columns
 from cenote.kernels.product.rows import TileRows, copy_elements, copy_vectors
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 UNROLL = 8  # steps of the depth at a time
 AHEAD = 2  # cache lines of the next chunk's B that are prefetched at each of them
-LINE = 16  # elements of B in a cache line
 OPERANDS = ("a", "b", "residual", "y")
 NUMBERS = (
     *split_words(

@@ -11,8 +11,7 @@
 The sums stay in the nearest caches; rows are streams that the processor fetches ahead, the better the longer they are.
 So all items that a thread takes at a time are one run: of 1,024 columns two threads have a half each, and one thread
 has all. Zen 3, one thread, whole rows instead of halves: 1,024 by 1,024 64 us instead of 77, 8,192 by 1,024 0.92 ms
-instead of 1.41, 4,096 by 4,096 2.4 instead of 2.7. Rows to come, prefetched, gained with shorter runs, and cost 15 %
-now.
+instead of 1.41, 4,096 by 4,096 2.4 instead of 2.7. Prefetching rows to come gained with shorter runs, and costs 15 %.
 Vectors are whole ones of memory, after the columns before them: NumPy's large arrays begin 16 bytes into a cache line,
 and a load of 64 bytes that crosses lines takes two turns (1,024 by 1,024: 66 us, 57.5 so).
 """
@@ -41,8 +40,6 @@ COLUMNS = 4096  # most columns of a run
 SUMS = COLUMNS + 16
 RUN = 512  # fewest columns of an item
 MOST_ROWS = 8  # of x
-_ROWS = 4  # of B at a time
-_ROWS_FOR_ONE = 8  # the same for one row of x: whose factors leave registers enough
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class VectorSpec(KernelSpec):
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
         run, columns = k.number("run"), k.number("columns")
-        # A matrix without columns has no items, of which a kernel may be told all.
+        # Without columns there are no items, and the kernel may be called with none: one, not to divide by zero.
         items, together = k.max_drop_nan((columns + run - 1) // run, k.integer(1)), k.integer(COLUMNS) // run
         for pair in k.range(k.begin // items, (k.end + items - 1) // items):
             a, b, y = axis_pointers(k, self.outer, ("a", "b", "y"), pair)
@@ -114,15 +111,15 @@ class _Run:
         block = k.integer(1) << k.number("block")
         for begin in k.range(0, depth, block):
             part = PartialSum(k, begin, k.min_drop_nan(begin + block, depth), depth)
-            rows = _ROWS_FOR_ONE if self.spec.rows == 1 else _ROWS
-            whole = part.end - (part.end - begin) % rows
-            for row in k.range(begin, whole, rows):
-                self.accumulate(row, rows)
+            number = 8 if self.spec.rows == 1 else 4  # the factors of several rows of x need registers
+            whole = part.end - (part.end - begin) % number
+            for row in k.range(begin, whole, number):
+                self.accumulate(row, number)
             for row in k.range(whole, part.end):
                 self.accumulate(row, 1)
             self.fold(part)
-        for number, sums in enumerate(self.sums):
-            self.finish(sums, y + number * k.number("y_row"), bias)
+        for row_of_x, sums in enumerate(self.sums):
+            self.finish(sums, y + row_of_x * k.number("y_row"), bias)
 
     def accumulate(self, first: Value, number: int) -> None:
         """Add the products of some rows of B: of the columns before `head` first, then in whole vectors of memory."""
