@@ -41,7 +41,9 @@ FUNCTIONS = [
     (math.expm1, np.expm1, (-110.0, 95.0), 2.0),
     (math.exp2, np.exp2, (-155.0, 130.0), 1.5),
     (math.log, np.log, (-1.0, 3.4e38), 1.5),
-    (math.log1p, np.log1p, (0.0, 3.4e38), 2.0),
+    (math.log2, np.log2, (-1.0, 3.4e38), 1.5),
+    (math.log10, np.log10, (-1.0, 3.4e38), 1.5),
+    (math.log1p, np.log1p, (-1.1, 3.4e38), 1.5),
     (math.tanh, np.tanh, (-12.0, 12.0), 2.5),
     (math.sigmoid, sigmoid, (-110.0, 30.0), 2.1),
     (
@@ -60,8 +62,6 @@ FUNCTIONS = [
 )
 def test_whole_range(target, emit, wanted, bounds, limit) -> None:  # type: ignore[no-untyped-def]
     x = dense(*bounds)
-    if emit is math.log1p:
-        x = x[~(x < 0)]
     with np.errstate(all="ignore"):
         truth = wanted(x.astype(np.float64))
     got = run(emit, [x], target)
@@ -164,3 +164,12 @@ def test_signed_zero_and_whole_powers(target: Target) -> None:
         assert np.array_equal(np.signbit(run(emit, [x], target)), [True, False]), emit.__name__
     whole = np.arange(-149, 128, dtype=np.float32)
     assert np.array_equal(run(math.exp2, [whole], target), np.ldexp(np.float32(1), whole.astype(int)))
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_logarithms_of_powers(target: Target) -> None:
+    twos = np.arange(-149, 128)
+    assert np.array_equal(run(math.log2, [np.ldexp(np.float32(1), twos)], target), twos)
+    tens = np.arange(11)  # those that float32 has
+    assert np.array_equal(run(math.log10, [np.float32(10.0) ** tens.astype(np.float32)], target), tens)
+    assert np.signbit(run(math.log1p, [np.array([-0.0], np.float32)], target)).all()

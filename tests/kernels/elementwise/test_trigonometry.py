@@ -1,4 +1,5 @@
-"""Sines and cosines beside NumPy's in extended precision: the float32 way, the float64 one, and their border."""
+"""Sines, cosines and inverse functions beside NumPy's in more precision: the float32 way, the float64 one, and their
+border."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Value
 from cenote.core.types import Array
 from cenote.kernels.elementwise.trigonometry import FORMULAS
-from tests.codegen.numbers import run, ulps
+from tests.codegen.numbers import SPECIAL, run, ulps
 from tests.targets import TARGETS, Target
 
 RNG = np.random.default_rng(5)
@@ -51,6 +52,32 @@ def test_every_range(target: Target, name: str) -> None:
     found = run(emit, [np.array(ends, np.float32)], target)
     assert np.array_equal(found, wanted, equal_nan=True)
     assert np.array_equal(np.signbit(found[:2]), np.signbit(wanted[:2]))
+
+
+INVERSE = {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atanh": np.arctanh}
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("name", INVERSE)
+def test_inverse_functions(target: Target, name: str) -> None:
+    def emit(k: Kernel, x: Value) -> Value:
+        return FORMULAS[name].emit(k, x)
+
+    emit.__name__ = name
+    ends = np.array([0.5, 1.0, 2.0, 0.0], np.float32)
+    near = np.concatenate([np.nextafter(ends, np.float32(end)) for end in (-np.inf, np.inf)])
+    size = np.concatenate(
+        [ends, near, RNG.uniform(0, 3, 200_000), 10.0 ** RNG.uniform(-44, 38, 50_000), SPECIAL]
+    )
+    x = np.concatenate([size, -size]).astype(np.float32)
+    with np.errstate(all="ignore"):
+        truth = INVERSE[name](x.astype(np.float64))
+    got = run(emit, [x], target)
+    assert ulps(got, truth) <= (1.6 if target.has_fma else 2.5)
+    zero = got == 0
+    assert np.array_equal(np.signbit(got[zero]), np.signbit(truth[zero]))
+    for lanes in (1, 2 * target.lanes()):
+        assert np.array_equal(run(emit, [x], target, lanes=lanes), got, equal_nan=True)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
