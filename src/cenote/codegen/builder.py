@@ -21,8 +21,8 @@ from cenote.codegen.values import F32, F64, I64, U8, Pointer, Scalar, Value
 from cenote.core.deferred import dataclass
 from cenote.core.target import EMULATED, TILE, Target
 
-# Attribute of functions that move their addresses themselves (`Kernel.moves_addresses`); LLVM itself ignores it.
-MOVES_ADDRESSES, ADDS_IN_ORDER = '"moves-addresses"', '"adds-in-order"'
+# Attributes of functions for `llvm.switched_as_wanted`, as the fields of `Kernel` say; LLVM itself ignores them.
+MOVES_ADDRESSES, ADDS_IN_ORDER, KEEPS_ORDER = '"moves-addresses"', '"adds-in-order"', '"keeps-order"'
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Kernel(Code):
 
     `moves_addresses`: LLVM shall not look for better addresses in the loops. For kernels whose hot loops move cursors
     or add one counter to fixed addresses; it saves more than half of their compile time. `adds_in_order`: nor trees for
-    chains of integer additions.
+    chains of integer additions. `keeps_order`: nor another order of instructions, for formulas of several vectors.
     """
 
     def __init__(self, symbol: str, target: Target, parameters: Sequence[Parameter]) -> None:
         super().__init__(target)
         self.symbol, self.parameters = symbol, tuple(parameters)
-        self.moves_addresses, self.adds_in_order = False, False
+        self.moves_addresses, self.adds_in_order, self.keeps_order = False, False, False
         self.extensions: list[str] = []
         self.begin, self.end = Value(self, I64, 1, "%begin"), Value(self, I64, 1, "%end")
         self.scratch = Pointer(self, U8, "%scratch")
@@ -128,8 +128,13 @@ class Kernel(Code):
 
     def _attributes(self) -> str:
         features = f' "target-features"="{",+".join([self.target.features, *self.extensions])}"'
-        marks = f" {MOVES_ADDRESSES}" * self.moves_addresses + f" {ADDS_IN_ORDER}" * self.adds_in_order
-        return "noinline nounwind" + marks + features * bool(self.extensions)
+        marks = [
+            (MOVES_ADDRESSES, self.moves_addresses),
+            (ADDS_IN_ORDER, self.adds_in_order),
+            (KEEPS_ORDER, self.keeps_order),
+        ]
+        wanted = "".join(f" {mark}" for mark, is_wanted in marks if is_wanted)
+        return "noinline nounwind" + wanted + features * bool(self.extensions)
 
     def _unpacking(self) -> list[str]:
         lines = [f'define void @"{self.symbol}"(ptr %words, i64 %begin, i64 %end, ptr %scratch) nounwind {{']

@@ -254,10 +254,11 @@ class Code:
             f"call void @{name}({ir} {value.text}, ptr {pointer.text}, i32 {type.nbytes}, {mask.ir} {mask.text})"
         )
 
-    def store_nontemporal(self, value: Value, pointer: Pointer) -> None:
-        """Write a whole vector to an address that is a multiple of its size, without reading the cache line first and
-        without keeping it: for results larger than the last cache. `fence` before other threads read them."""
-        nbytes = value.lanes * value.type.nbytes
+    def store_nontemporal(self, value: Value, pointer: Pointer, alignment: int = 0) -> None:
+        """Write whole registers to an address that is a multiple of `alignment` bytes (0: of the value's size), without
+        reading the cache line first and without keeping it: for results larger than the last cache. `fence` before
+        other threads read them."""
+        nbytes = alignment or value.lanes * value.type.nbytes
         self._has_metadata = True
         self.line(f"store {value.ir} {value.text}, ptr {pointer.text}, align {nbytes}, !nontemporal !0")
 

@@ -12,6 +12,10 @@ every load take longer (a global pool of blocked channels 20 %).
 So is the machine combiner on x86, for kernels that say that they add in order (`Kernel.adds_in_order`): it makes trees
 of sums of integer products, whose parts it then spills (72 vectors in the innermost loop of a Winograd kernel of bytes
 for AVX2, 4 without it), and takes VPDPWSSD apart into a product and an addition.
+
+So is the scheduler of machine instructions, for kernels that write several independent vectors side by side
+(`Kernel.keeps_order`): to save registers it puts the chain of one vector behind that of another, too far apart for a
+processor to run them at the same time (erf of four vectors at once: 1.02 ns an element, 0.86 without it).
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from functools import cache
 from typing import Any
 
 from cenote.codegen import cache as object_cache
-from cenote.codegen.builder import ADDS_IN_ORDER, MOVES_ADDRESSES
+from cenote.codegen.builder import ADDS_IN_ORDER, KEEPS_ORDER, MOVES_ADDRESSES
 from cenote.codegen.emission import Emitted, place_of
 from cenote.codegen.loader import keep_for_good
 from cenote.core.errors import CodegenError
@@ -91,6 +95,8 @@ def switched_as_wanted(text: str, target: Target) -> Iterator[None]:
     """Switch parts of code generation off while one kernel is compiled, if it asks for that: the switches are global to
     the process, and others (Numba) may use LLVM in it. An LLVM without code for x86 does not know the second one."""
     switches = [("-disable-lsr=true", "-disable-lsr=false")] if MOVES_ADDRESSES in text else []
+    if KEEPS_ORDER in text:
+        switches.append(("-enable-misched=false", "-enable-misched=true"))
     if ADDS_IN_ORDER in text and target.triple.startswith("x86"):
         switches.append(("-x86-machine-combiner=false", "-x86-machine-combiner=true"))
     for off, _ in switches:

@@ -13,6 +13,7 @@ from cenote.kernels.elementwise import elementwise
 from cenote.ops.elementwise.binary import Mul
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.elementwise.compare import Compare
+from cenote.ops.elementwise.unary import Exp
 from cenote.ops.values import hostile, seeded
 from tests.targets import TARGETS
 
@@ -71,3 +72,24 @@ def test_bits_do_not_depend_on_the_start() -> None:
         memory[offset : offset + 5000] = x
         results.append(np.asarray(cenote.functional.tanh(memory[offset : offset + 5000], threads=1)))
     assert all(np.array_equal(results[0], y) for y in results)
+
+
+@pytest.mark.parametrize("level", [target.name for target in TARGETS])
+@pytest.mark.parametrize("streamed", [0, 1 << 30])
+@pytest.mark.parametrize(("size", "offset"), [(4096, 0), (4096 + 77, 5), (40000 + 31, 16)])
+def test_vectors_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, size: int, offset: int, streamed: int, level: str
+) -> None:
+    """Long functions of long rows get the bits that they get in short ones."""
+    monkeypatch.setattr(jit, "host_target", lambda: jit.named_target(level))
+    monkeypatch.setattr(elementwise, "STREAMED", streamed)
+    x = hostile((size,), seed=1)
+    memory = np.full(size + 64, 7.0, np.float32)
+    y = memory[16 + offset :][:size]
+    run = prepared_runner(Exp(), [TensorType(x.dtype, x.shape)], 1)[0]
+    run([x], [y])
+    part = prepared_runner(Exp(), [TensorType(x.dtype, (100,))], 1)[0]
+    for begin in range(0, size - 100, 100):
+        (few,) = part([np.ascontiguousarray(x[begin : begin + 100])], None)
+        assert few.tobytes() == y[begin : begin + 100].tobytes()
+    assert (np.delete(memory, np.s_[16 + offset : 16 + offset + size]) == 7.0).all()

@@ -244,10 +244,10 @@ KINDS: dict[str, ElementwiseFormula] = {
         lambda k, v, a, b: math.sigmoid(k, v), lambda x, a, b: _apply_sigmoid(x), weight=20
     ),
     "silu": _activation(
-        lambda k, v, a, b: math.swish(k, v), lambda x, a, b: x * _apply_sigmoid(x), weight=20
+        lambda k, v, a, b: math.swish(k, v), lambda x, a, b: x * _apply_sigmoid(x), weight=14
     ),
     "swish": _activation(
-        lambda k, v, a, b: math.swish(k, v, a), lambda x, a, b: x * _apply_sigmoid(a * x), weight=20
+        lambda k, v, a, b: math.swish(k, v, a), lambda x, a, b: x * _apply_sigmoid(a * x), weight=14
     ),
     "tanh": _activation(lambda k, v, a, b: math.tanh(k, v), lambda x, a, b: np.tanh(x), weight=20),
     "elu": _activation(

@@ -162,13 +162,13 @@ FORMULAS: dict[str, ElementwiseFormula] = {
         _apply_quotient,
         _NUMBERS,
     ),
-    "floor_divide": ElementwiseFormula(remainders.floor_quotient, _apply_floor_quotient, _NUMBERS, 16, 3e-7),
+    "floor_divide": ElementwiseFormula(remainders.floor_quotient, _apply_floor_quotient, _NUMBERS, 12, 3e-7),
     "modulo": ElementwiseFormula(remainders.modulo, np.mod, _SINGLE + "i", 12),
     "remainder": ElementwiseFormula(remainders.remainder, np.fmod, _SINGLE + "i", 12),
     "shift_left": ElementwiseFormula(integers.shift_left, _apply_shift_left, "i"),
     "shift_right": ElementwiseFormula(integers.shift_right, _apply_shift_right, "i"),
     "equal": ElementwiseFormula(lambda kernel, a, b: a.equals(b), np.equal, _ALL),
-    "different": ElementwiseFormula(lambda kernel, a, b: a.differs(b), np.not_equal, _ALL, 16, 3e-7),
+    "different": ElementwiseFormula(lambda kernel, a, b: a.differs(b), np.not_equal, _ALL),
     "greater": ElementwiseFormula(lambda kernel, a, b: a > b, np.greater, _NUMBERS),
     "greater_or_equal": ElementwiseFormula(lambda kernel, a, b: a >= b, np.greater_equal, _NUMBERS),
     "less": ElementwiseFormula(lambda kernel, a, b: a < b, np.less, _NUMBERS),
@@ -182,9 +182,7 @@ FORMULAS: dict[str, ElementwiseFormula] = {
     ),
     "is_nan": ElementwiseFormula(lambda kernel, x: x.is_nan(), np.isnan),
     "is_infinite": ElementwiseFormula(lambda kernel, x: kernel.absolute(x).equals(float("inf")), np.isinf),
-    "is_finite": ElementwiseFormula(
-        lambda kernel, x: kernel.absolute(x) < float("inf"), np.isfinite, "fd", 16, 3e-7
-    ),
+    "is_finite": ElementwiseFormula(lambda kernel, x: kernel.absolute(x) < float("inf"), np.isfinite),
     "is_value": ElementwiseFormula(lambda kernel, x, value: x.equals(value), np.equal),
     "max": ElementwiseFormula(
         lambda kernel, *values: reduce(kernel.maximum, values),
@@ -212,7 +210,7 @@ FORMULAS: dict[str, ElementwiseFormula] = {
         60,
         3e-7,
     ),
-    "square": ElementwiseFormula(lambda kernel, x: x * x, np.square, _NUMBERS, 16, 3e-7),
+    "square": ElementwiseFormula(lambda kernel, x: x * x, np.square, _NUMBERS),
     "cube": ElementwiseFormula(lambda kernel, x: x * x * x, lambda x: x * x * x, _NUMBERS, 2, 3e-7),
     "square_root_power": ElementwiseFormula(_square_root_power, lambda x: np.power(x, 0.5), "fd", 2, 3e-7),
     "normalize": ElementwiseFormula(
@@ -245,7 +243,7 @@ FORMULAS: dict[str, ElementwiseFormula] = {
     "floor": ElementwiseFormula(rounding.floor, np.floor),
     "ceil": ElementwiseFormula(rounding.ceil, np.ceil),
     "round": ElementwiseFormula(rounding.round_even, np.rint),
-    "truncate": ElementwiseFormula(rounding.truncate, np.trunc, "fd", 16, 3e-7),
+    "truncate": ElementwiseFormula(rounding.truncate, np.trunc),
     "quantized": ElementwiseFormula(_quantized, _apply_quantized, _SINGLE + "i"),
     "quantized_finite": ElementwiseFormula(_quantized_finite, _apply_quantized, _SINGLE + "i"),
     "multiply_add": ElementwiseFormula(
@@ -253,7 +251,7 @@ FORMULAS: dict[str, ElementwiseFormula] = {
     ),
     "expm1": ElementwiseFormula(math.expm1, np.expm1, "fd", 16, 3e-7),
     "rsqrt": ElementwiseFormula(
-        lambda kernel, x: 1.0 / kernel.square_root(x), lambda x: 1.0 / np.sqrt(x), "fd", 16, 3e-7
+        lambda kernel, x: 1.0 / kernel.square_root(x), lambda x: 1.0 / np.sqrt(x), "fd", 12, 3e-7
     ),
     **trigonometry.FORMULAS,
     **KINDS,
