@@ -23,6 +23,10 @@ from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.linear.product_lowerings import StridedMatrices, Terms, product_lowerings
 from cenote.ops.movement.unfold import Unfold
 
+# Seconds to write a row of a column that is not as long as a cache line: 6 to 9e-9 for rows of 7, 14 and 28 pixels of
+# depthwise and grouped convolutions.
+_ROW = 8e-9
+
 # Bytes of a result from which its lines are read before they are written in part: 3 to 64 channels, 3x3, at 224x224
 # takes 2.2 ms for one picture and 44 ms for eight (direct convolution and a change of layout: 2.7 and 27).
 _PAST_CACHES = 32 << 20
@@ -109,6 +113,7 @@ def _seconds(shape: ConvShape, target: Target, packs: bool) -> float:
     moved = 8 * shape.n * shape.groups * depth * shape.pixels
     if not shape.is_pointwise:
         seconds += (moved_seconds if shape.strides[-1] == 1 else strided_seconds)(moved)
+        seconds += _ROW * shape.n * shape.groups * depth * math.prod(shape.out[:-1])
     made = 4 * shape.n * shape.filters * shape.pixels
     written = strided_seconds(made * (2 if plain(made) > _PAST_CACHES else 1))
     return seconds + written + moved_seconds(moved * packs) + weight_seconds(4 * shape.filters * depth)

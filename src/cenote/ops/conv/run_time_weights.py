@@ -38,10 +38,13 @@ def run_time_weight_lowerings(
         if index and x is not None and x.value is None:
             known[index] = TensorType.known(numbered(x.shape))
             places.append(index)
+    problem = replace(problem, local=True)
+    # Filters within vectors are not joined with zeros between them.
+    picked = weights.size if problem.lies_within else packed
     in_squares = problem.shape.groups == 1 and math.prod(weights.shape[1:]) >= problem.lanes
     number = (_SQUARE if packed <= _MOST_NEAR else _SQUARE_FAR) if in_squares else _PICK
-    seconds = number * packed + _PICK * biases
-    for option in offer(replace(problem, inputs=known, local=True)):
+    seconds = number * picked + _PICK * biases
+    for option in offer(replace(problem, inputs=known)):
         yield _packing(option, places, packed + biases, seconds, problem.lanes)
 
 
