@@ -26,9 +26,10 @@ from cenote.core.types import Array, TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
 
-ENDS = ("table", "rolled", "filled")
+ENDS = ("table", "rolled", "filled", "flipped")
 """Places beside `middle`. "table": one by one, by a table. "rolled": those before it lie side by side behind it in x.
-"filled": all are one element, as are whole rows where a table has -1."""
+"filled": all are one element, as are whole rows where a table has -1. "flipped": there is no middle, the row is read
+from its end."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class TakeSpec(KernelSpec):
         element = Scalar.of(np.dtype(f"u{self.nbytes}"))
         tables = [f"table_{axis}" for axis in range(self.tables)]
         shared = pointers_to(element, "fill") if self.ends == "filled" else pointers_to(I64, "columns_table")
+        shared = () if self.ends == "flipped" else shared
         numbers = [f"places_{axis}" for axis in range(self.tables)]
         numbers += ["columns", "before", "middle", "source", "rows", *axis_names(self.outer, ("y", "x"))]
         return (*pointers_to(element, "y", "x"), *shared, *pointers_to(I64, *tables), *numbers_named(numbers))
@@ -60,6 +62,11 @@ class TakeSpec(KernelSpec):
             y, places = y + row * columns, self._places(k, row)
             for place in places:
                 x = x + (k.maximum(place, k.integer(0)) if self.ends == "filled" else place)
+            if self.ends == "flipped":
+                for at, lanes in self._vectors(k, columns):
+                    value = x.load(columns - at - lanes, lanes)
+                    y.store(k.shuffle(value, value, range(lanes)[::-1]) if lanes > 1 else value, at)
+                continue
             before, middle = k.number("before"), k.number("middle")
             if self.ends == "filled":
                 for place in places:
@@ -153,7 +160,10 @@ def take_call(x: View, y: View, axes: Sequence[TakenAxis], row: TakenRow, target
     )
     rows = 1
     words: dict[str, Argument] = {"y": result, "x": source}
-    words |= {"columns_table": tables[-1]} if row.fill is None else {"fill": row.fill.reshape(1).view(dtype)}
+    if row.fill is not None:
+        words["fill"] = row.fill.reshape(1).view(dtype)
+    elif row.ends != "flipped":
+        words["columns_table"] = tables[-1]
     for number, axis in enumerate(axes[first:-1]):
         words |= {f"table_{number}": axis.table, f"places_{number}": axis.extent}
         rows = rows * axis.extent

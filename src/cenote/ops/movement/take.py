@@ -93,7 +93,8 @@ class Take(Op):
                 yield Sample(cls(rules), (seeded(shape),))
         yield Sample(cls((KEPT, ("roll", 3), ("roll", -2), KEPT)), (seeded((2, 5, 7, 24)),), "windows")
         yield Sample(cls((KEPT, ("roll", 1))), (seeded((4, 33), 1, np.uint8),))
-        yield Sample(cls((("flip", 0),)), (seeded((9,), 1, np.int64),))
+        for dtype in (np.int64, np.uint8, np.float16):
+            yield Sample(cls((("flip", 0),)), (seeded((141,), 1, np.dtype(dtype)),))
 
 
 def _row(last: tuple[str, int], extent: int) -> TakenRow:
@@ -104,7 +105,7 @@ def _row(last: tuple[str, int], extent: int) -> TakenRow:
     if rule == "roll":
         before = number % extent
         return TakenRow(before, extent - before, 0, "rolled")
-    return TakenRow(0, 0, 0)
+    return TakenRow(0, 0, 0, "flipped" if rule == "flip" else "table")
 
 
 def places(rule: str, number: int, extent: int, step: int) -> Array:
