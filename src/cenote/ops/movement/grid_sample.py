@@ -12,11 +12,15 @@ import numpy as np
 
 from cenote.core.deferred import dataclass
 from cenote.core.errors import ShapeError, UnsupportedError
+from cenote.core.sizes import is_size
 from cenote.core.target import Target
-from cenote.core.types import PLAIN, Array, TensorType, is_float
-from cenote.kernels.base import present
+from cenote.core.types import FLOAT32, PLAIN, Array, TensorType, is_float
+from cenote.kernels.base import Call, View, dense_strides, present
 from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
+from cenote.kernels.elementwise.expression import Expression, Step
 from cenote.kernels.layout.copy import can_copy
+from cenote.kernels.layout.transpose import strided_copy_call
 from cenote.kernels.sampling.grid_sample import grid_sample_call
 from cenote.kernels.sampling.taps import CUBIC, FAR, PER_AXIS
 from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
@@ -166,6 +170,35 @@ class AffineGrid(Op):
         homogeneous = np.stack([*reversed(grids), np.ones(result.shape[1:-1])], axis=-1)
         return (narrow(np.einsum("nij,...j->n...i", wide(theta), homogeneous), theta.dtype),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        """Elementwise: the columns of the map are repeated for a row of places; a row is their sum, each times a
+        coordinate."""
+        (output,) = self.infer(*inputs)
+        if output.dtype != FLOAT32 or any(map(is_size, output.shape)) or not output.size:
+            return
+        images, *spatial, rank = output.shape
+        rows, row = (images, *spatial[:-1], spatial[-1] * rank), spatial[-1] * rank
+        repeated = TensorType(FLOAT32, (images, rank + 1, spatial[-1], rank))
+
+        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+            y, columns = made
+            y = replace(y, type=TensorType(FLOAT32, rows), strides=dense_strides(rows))
+            walk = (rank * (rank + 1), 1, 0, rank + 1)
+            operands = [
+                Operand(columns.at(column * row), ((rank + 1) * row, *(0,) * (rank - 1), 1))
+                for column in range(rank + 1)
+            ]
+            for axis, extent in enumerate(spatial):
+                last = axis == rank - 1
+                places = self._places(extent).astype(np.float32)
+                strides = [int(at == axis + 1) for at in range(rank + 1)]
+                operands.append(Operand(np.repeat(places, rank) if last else places, tuple(strides)))
+            copy = strided_copy_call(present(views[0]), walk, columns, target)
+            return [copy, elementwise_call(_affine(rank), (), operands, y, target, rank)]
+
+        seconds = pass_seconds(output.nbytes, rank * output.size)
+        yield Lowering("rows", (PLAIN, None), (PLAIN,), bind, seconds, 1e-6, (repeated,))
+
     def _places(self, extent: int) -> Array:
         if self.align_corners:
             return np.linspace(-1, 1, extent) if extent > 1 else np.zeros(extent)
@@ -176,7 +209,19 @@ class AffineGrid(Op):
         for align_corners in (False, True):
             yield Sample(AffineGrid(align_corners), (seeded((2, 2, 3)), int64s((2, 3, 4, 5))))
             yield Sample(AffineGrid(align_corners), (seeded((1, 3, 4)), int64s((1, 1, 2, 1, 3))))
+            yield Sample(AffineGrid(align_corners), (seeded((2, 2, 3)), int64s((2, 3, 9, 37))), "longer rows")
+            yield Sample(AffineGrid(align_corners), (seeded((2, 3, 4)), int64s((2, 1, 3, 5, 23))), "longer rows")
         yield Sample(AffineGrid(), (seeded((0, 2, 3)), int64s((0, 3, 4, 5))))
+
+
+def _affine(rank: int) -> Expression:
+    """The sum of columns 0 to `rank`, all but the last times a coordinate: those of the axes follow, and the first
+    column belongs to the last axis."""
+    steps, total = [], rank
+    for column in reversed(range(rank)):
+        steps.append(Step("multiply_add", (column, 2 * rank - column, total), FLOAT32))
+        total = 2 * rank + len(steps)
+    return Expression(2 * rank + 1, tuple(steps))
 
 
 def interpolate(
