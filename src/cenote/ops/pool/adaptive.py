@@ -21,6 +21,7 @@ from cenote.ops.base import Box, Lowering, Op, Sample, Types
 from cenote.ops.checks import check_accumulate
 from cenote.ops.pool.average import mean
 from cenote.ops.pool.map_lowerings import range_lowerings, search_lowerings
+from cenote.ops.pool.whole_map import GlobalAveragePool, GlobalMaxPool
 from cenote.ops.pool.window import (
     NUMBERS,
     DType,
@@ -77,6 +78,10 @@ class AdaptivePool(TapPool):
         )
         return TensorType(x.dtype, with_spatial(x.shape, out, self.channels_last))
 
+    def is_global(self, y: TensorType) -> bool:
+        """Whether the result is one value of each map."""
+        return not self.ranges and all(size == 1 for size in spatial_of(y.shape, self.channels_last))
+
     def walk(self, shape: Sequence[int]) -> Windows:
         columns = [[slice(*pair) for pair in axis] for axis in self.bounds(shape)]
         for position in itertools.product(*(range(len(column)) for column in columns)):
@@ -125,7 +130,9 @@ class AdaptiveMaxPool(ExtremePool, AdaptivePool):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         (x,), (y, *_) = self.arranged(inputs), self.infer(*inputs)
-        if not self.return_indices:
+        if not self.return_indices and self.is_global(y):
+            yield from GlobalMaxPool(self.channels_last, nan=self.nan).lowerings(inputs, target)
+        elif not self.return_indices:
             yield from range_lowerings(
                 MAXIMUM,
                 self.bounds(x.shape),
@@ -169,6 +176,10 @@ class AdaptiveAveragePool(SumOp, AdaptivePool):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         (x,), (y, *_) = self.arranged(inputs), self.infer(*inputs)
+        if self.is_global(y):
+            whole = GlobalAveragePool(self.channels_last, rounding=self.rounding, accumulate=self.accumulate)
+            yield from whole.lowerings(inputs, target)
+            return
         yield from range_lowerings(
             SUM,
             self.bounds(x.shape),
