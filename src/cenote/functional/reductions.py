@@ -41,6 +41,8 @@ Dims = Annotated[tuple[int, ...] | None, Kind("Any", _axes)]
 """An axis, several, or None or () for all of them."""
 Dtype = Annotated[object, Early("Any")]
 """The type that the input is converted to first."""
+Asked = Annotated[object, Kind("Any")]
+"""The same, where the result depends on whether there is one."""
 
 _squared_distance = fused(lambda x, mean: (x - mean) * (x - mean))
 
@@ -59,11 +61,15 @@ class Over:
 
 
 def _reduced(
-    kind: type[reduce.Reduction], x: TensorType, over: Over, accumulate: str | None = None
+    kind: type[reduce.Reduction],
+    x: TensorType,
+    over: Over,
+    accumulate: str | None = None,
+    widen: bool = False,
 ) -> Operation:
     """A reduction along some axes; an array without axes counts as a list of one."""
     axes = over.axes(x.rank)
-    op = kind(axes if x.rank else (0,), False, accumulate=accumulation(accumulate, x.dtype))
+    op = kind(axes if x.rank else (0,), False, accumulate=accumulation(accumulate, x.dtype), widen=widen)
     kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(x.shape))
     removed = tuple(extent for axis, extent in enumerate(x.shape) if axis not in axes)
     return Operation(op, (x.shape or (1,),), (kept if over.keepdim else removed,))
@@ -74,6 +80,16 @@ def _converted(input: DLPack, dtype: object, threads: int | None) -> tuple[DLPac
     if dtype is None:
         return (input,)
     return (elementwise.to(input, type_name(dtype), threads=threads),)
+
+
+def _counted(
+    input: DLPack, dtype: object, threads: int | None, accumulate: object = None
+) -> tuple[DLPack, ...]:
+    """The input in the type that is asked for, or bool as numbers."""
+    own = None if dtype is not None else type_of("input", input)
+    if own is not None:
+        accumulation(accumulate, own)
+    return _converted(input, "uint8" if own == np.bool_ else dtype, threads)
 
 
 def _widened(
@@ -93,14 +109,14 @@ def _floats(input: DLPack, threads: int | None) -> tuple[DLPack, ...]:
     return _converted(input, "float32" if whole else None, threads)
 
 
-@function(arrays=_widened)
+@function(arrays=_counted)
 def sum(  # torch's name
-    input: Array, over: Over, *, dtype: Dtype = None, accumulate: Accumulate | None = None
+    input: Array, over: Over, *, dtype: Asked = None, accumulate: Accumulate | None = None
 ) -> Operation:
     """Sum along axes; of nothing 0."""
     # With dtype bool the sum is "or", as the product is "and".
     kind = reduce.ReduceMax if input.dtype == np.bool_ else reduce.ReduceSum
-    return _reduced(kind, input, over, accumulate)
+    return _reduced(kind, input, over, accumulate, widen=dtype is None)
 
 
 @function(arrays=_converted)
@@ -111,10 +127,11 @@ def mean(input: Array, over: Over, *, dtype: Dtype = None, accumulate: Accumulat
     return _reduced(reduce.ReduceMean, input, over, accumulate)
 
 
-@function(arrays=_widened)
-def prod(input: Array, over: Over, *, dtype: Dtype = None) -> Operation:
+@function(arrays=_counted)
+def prod(input: Array, over: Over, *, dtype: Asked = None) -> Operation:
     """Product along an axis (torch takes one; several will do); of nothing 1."""
-    return _reduced(reduce.ReduceMin if input.dtype == np.bool_ else reduce.ReduceProd, input, over)
+    kind = reduce.ReduceMin if input.dtype == np.bool_ else reduce.ReduceProd
+    return _reduced(kind, input, over, widen=dtype is None)
 
 
 def _extreme(kind: type[reduce.Reduction], x: TensorType, over: Over) -> Operation:

@@ -131,7 +131,7 @@ def _launch(
     accumulate: str | None = None,
 ) -> list[Call]:
     unit = x.layout.lanes or 1
-    lanes = unit if unit > 1 else vector_lanes(x.type.dtype, target)
+    lanes = unit if unit > 1 else vector_lanes((x if is_float(x.type.dtype) else y).type.dtype, target)
     dense = joined(axes, strict=True)
     reduced = [axis for axis in dense if axis.y is None] or [ReduceAxis(1, 0, None)]
     kept = [axis for axis in dense if axis.y is not None]

@@ -124,11 +124,11 @@ class ReduceSpec(KernelSpec):
 
     @property
     def compute(self) -> Scalar:
-        """The type of partial results: float32 for narrower floats, else the source's."""
+        """The type of partial results: float32 or float64 for floats, the result's for integers."""
         source = Scalar.of(self.source)
         if source.is_float and (self.kind in EXACT or source is F64 or self.accumulate == "float64"):
             return F64
-        return F32 if source.is_float else source
+        return F32 if source.is_float else Scalar.of(self.result)
 
     @property
     def total(self) -> Scalar:

@@ -210,7 +210,9 @@ class AffineGrid(Op):
             yield Sample(AffineGrid(align_corners), (seeded((2, 2, 3)), int64s((2, 3, 4, 5))))
             yield Sample(AffineGrid(align_corners), (seeded((1, 3, 4)), int64s((1, 1, 2, 1, 3))))
             yield Sample(AffineGrid(align_corners), (seeded((2, 2, 3)), int64s((2, 3, 9, 37))), "longer rows")
-            yield Sample(AffineGrid(align_corners), (seeded((2, 3, 4)), int64s((2, 1, 3, 5, 23))), "longer rows")
+            yield Sample(
+                AffineGrid(align_corners), (seeded((2, 3, 4)), int64s((2, 1, 3, 5, 23))), "longer rows"
+            )
         yield Sample(AffineGrid(), (seeded((0, 2, 3)), int64s((0, 3, 4, 5))))
 
 

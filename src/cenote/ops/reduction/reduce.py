@@ -12,7 +12,7 @@ from cenote.core.deferred import dataclass
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.options import ACCUMULATIONS
 from cenote.core.target import Target
-from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
+from cenote.core.types import INT64, PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.reduction.axes import ReduceAxis
@@ -40,7 +40,8 @@ class Reduction(SumOp):
     axes at all (an empty list) means all of them, or with `noop_with_empty_axes` none: then only the
     elementwise part of the formula (absolute value, square, logarithm) is left. Reducing nothing gives the
     neutral element, a mean NaN. `accumulate`, for sums, means and norms of floats: "float64" adds up in float64 from
-    the first term on; "compensated" in the type itself, keeping what each addition loses (see AveragePool).
+    the first term on; "compensated" in the type itself, keeping what each addition loses (see AveragePool). `widen`:
+    sums and products of integers are int64.
     """
 
     operands = ("data", "axes?")
@@ -52,6 +53,7 @@ class Reduction(SumOp):
     keepdims: bool = True
     noop_with_empty_axes: bool = False
     accumulate: str | None = None
+    widen: bool = False
 
     def in_float64(self) -> Self | None:
         return super().in_float64() if self.kind in SUMS else None
@@ -83,10 +85,14 @@ class Reduction(SumOp):
         shape = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
         if not self.keepdims:
             shape = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
-        return (TensorType(x.dtype, tuple(shape)),)
+        return (TensorType(self._result(x.dtype), tuple(shape)),)
+
+    def _result(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        return INT64 if self.widen and dtype.kind in "iu" and self.kind in ("sum", "prod") else dtype
 
     def compute(self, x: Array, given: Array | None) -> Arrays:
         axes = self.resolved((TensorType.known(x), None if given is None else TensorType.known(given)))
+        x = x.astype(self._result(x.dtype), copy=False)
         made = self.reduced(wide(x), axis=axes, keepdims=self.keepdims, **self._way())
         return (narrow(made, x.dtype),)
 
@@ -102,7 +108,8 @@ class Reduction(SumOp):
         kept = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
         temporaries: tuple[TensorType, ...] = ()
         if pieces > 1:
-            temporaries = (partial_totals(self.kind, _as_number(x.dtype), pieces, kept, self.accumulate),)
+            own = _as_number(self._result(x.dtype))
+            temporaries = (partial_totals(self.kind, own, pieces, kept, self.accumulate),)
 
         shifted = self.kind == "log_sum_exp"
         if shifted:
@@ -190,6 +197,15 @@ class Reduction(SumOp):
                 ((-1,), seeded((5, 37), 1, np.float16)),
             ):  # fmt: skip
                 yield Sample(cls(axes, accumulate=accumulate), (x,), f"{cls.name} {accumulate}")
+        for dtype in (np.int8, np.uint8, np.int16, np.int32) if cls().kind in ("sum", "prod") else ():
+            for axes, widened in (
+                ((1,), (5, 141)),
+                ((0,), (37, 70)),
+                (None, (3, 40001)),
+                ((0, 2), (4, 3, 19)),
+            ):
+                x = seeded(widened, 1, np.dtype(dtype))
+                yield Sample(cls(axes, widen=True), (x,), f"{cls.name} widened")
         for dtype in (np.float64, np.float16, "bfloat16", *((np.int32, np.int64) if cls.integers else ())):
             yield Sample(cls((1, 2)), (seeded((2, 9, 3), 1, np.dtype(dtype)),))
 
