@@ -1,8 +1,8 @@
 """Transcendental functions of generated code, on float32 vectors of any lanes: at most about 2 ulp (`swish` apart).
 
 The whole range is covered: denormal results, infinities, NaN (which is passed on) and, where the function has one,
-the sign of zero. Nothing here needs a fused multiply-add; targets without it lose a fraction of an ulp. `exp`, `log`
-and `expm1` take float64 too (2 ulp); the others are float32 alone.
+the sign of zero. Nothing here needs a fused multiply-add; targets without it lose a fraction of an ulp. `exp`,
+`expm1`, `log` and `log1p` take float64 too (2 ulp); the others are float32 alone.
 
 Argument reductions are the classic ones (W. Cody and W. Waite, Software Manual for the Elementary Functions, 1980;
 the logarithm's is that of fdlibm). The polynomials are our own weighted minimax fits; the largest relative error of

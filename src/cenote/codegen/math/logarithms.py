@@ -114,12 +114,10 @@ def log1p_of_sum(kernel: Kernel, x: Value, rest: Value | None = None) -> Value:
     # 2^-e, but for the largest numbers, of which a part that is lost does not matter.
     scale = ((2 * form.bias - kernel.minimum(exponent, 2 * form.bias - 4)) << form.mantissa).bits(x.type)
     lost = (lost if rest is None else lost + rest) * scale
+    lost = kernel.fma(-lost, f, lost)  # over 1 + f, to a tenth
     e = _number(exponent, form, _base(form))
     s, half, bend = _bent(kernel, f, form)
-    low = kernel.fma(
-        e, kernel.constant(x.type, form.ln2_low), kernel.fma(-lost, f, lost)
-    )  # 1 - f for 1 / (1 + f)
-    low = kernel.fma(s, bend, low)
+    low = kernel.fma(s, bend, kernel.fma(e, kernel.constant(x.type, form.ln2_low), lost))
     result = kernel.fma(e, kernel.constant(x.type, form.ln2_high), f - (half - low))
     return kernel.select(x < math.inf, result, x)
 
