@@ -15,7 +15,8 @@ for AVX2, 4 without it), and takes VPDPWSSD apart into a product and an addition
 
 So is the scheduler of machine instructions, for kernels that write several independent vectors side by side
 (`Kernel.keeps_order`): to save registers it puts the chain of one vector behind that of another, too far apart for a
-processor to run them at the same time (erf of four vectors at once: 1.02 ns an element, 0.86 without it).
+processor to run them at the same time (erf of four vectors at once: 1.02 ns an element, 0.86 without it). Without it,
+or without its care for registers, networks take 1.02 to 1.12 of the time.
 """
 
 from __future__ import annotations

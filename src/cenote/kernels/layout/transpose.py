@@ -22,7 +22,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.deferred import dataclass
-from cenote.core.sizes import maximum, minimum, plain
+from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
@@ -103,6 +103,14 @@ class TransposeSpec(KernelSpec):
                 y.store(value, row * k.number("y_row") + place)
 
 
+def _side(nbytes: int, extents: tuple[int, int], target: Target) -> int:
+    """Return the lanes of a square: a register of 4 or 8 bytes. Of narrower elements 16 where both axes are as long, so
+    that lines are written in fewer parts: 2,048 x 2,048 bytes take 0.97 ms, 2.4 by 8; of 2 bytes 1.6, 3.0 by 8."""
+    if nbytes < 4 and not any(is_size(extent) or extent < 16 for extent in extents):
+        return 16
+    return target.lanes(np.float64 if nbytes == 8 else np.float32)
+
+
 def strided_copy_call(x: View, strides: Sequence[int], y: View, target: Target) -> Call:
     """Return the call of y[i, j, …] = x[i * strides[0] + j * strides[1] + …], for plain tensors of elements of 1, 2,
     4 or 8 bytes."""
@@ -117,8 +125,8 @@ def strided_copy_call(x: View, strides: Sequence[int], y: View, target: Target) 
     columns, (y_column, x_column) = axes.pop()
     assert y_column == 1, "a plain result is dense along its last axis"
     dense = next((i for i, (_, moves) in enumerate(axes) if moves[1] == 1), None)
-    lanes = 1 if dense is None else target.lanes(np.float64 if dtype.itemsize == 8 else np.float32)
     rows, (y_row, x_row) = axes.pop(len(axes) - 1 if dense is None else dense) if axes else (1, [0, 0])
+    lanes = 1 if dense is None else _side(dtype.itemsize, (rows, columns), target)
     spec = TransposeSpec(dtype.itemsize, lanes, len(axes))
     items = position_count(axes) * -(-rows // spec.tile) * -(-columns // CHUNK)
     words: dict[str, Argument] = {
