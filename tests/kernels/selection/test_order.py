@@ -10,7 +10,7 @@ from cenote.kernels.selection import order
 from cenote.ops.reduction.topk import Ordered
 from cenote.verification.contract.comparison import same_bits
 from tests.harness import lowerings_of, run_lowering
-from tests.targets import TARGETS
+from tests.targets import TARGETS, Target
 
 LENGTH = 5003
 DTYPES = [np.float32, np.int32, np.uint32, np.float64, np.int64, np.uint64]
@@ -74,3 +74,23 @@ def test_the_ends_of_integers(dtype: type) -> None:
             (lowering,) = lowerings_of(op, (x,), target, True)
             found = run_lowering(op, lowering, (x,), target)
             assert all(same_bits(y, want) for y, want in zip(found, op.reference(x), strict=True)), op
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("spread", [300, 2**32 - 1, 2**32, 2**62])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_integers_near_each_other(dtype: type, spread: int, target: Target) -> None:
+    """Differences of 32 bits and of more, from the lowest number on and up to the highest; equal ones stay in order."""
+    ends = np.iinfo(dtype)
+    offsets = np.random.default_rng(3).integers(0, spread, (4, 1003), np.uint64, endpoint=True)
+    offsets[:, :2] = 0, spread
+    low = (int(ends.min), int(ends.max) - spread, 5, 0)
+    x = np.stack(
+        [(row + np.uint64(first % 2**64)).view(dtype) for row, first in zip(offsets, low, strict=True)]
+    )
+    x[:, 500:] = x[:, :503]
+    for descending in (False, True):
+        op = Ordered(-1, descending)
+        (lowering,) = lowerings_of(op, (x,), target, True)
+        found = run_lowering(op, lowering, (x,), target)
+        assert all(same_bits(y, want) for y, want in zip(found, op.reference(x), strict=True))
