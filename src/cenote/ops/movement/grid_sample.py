@@ -217,8 +217,8 @@ class AffineGrid(Op):
 
 
 def _affine(rank: int) -> Expression:
-    """The sum of columns 0 to `rank`, all but the last times a coordinate: those of the axes follow, and the first
-    column belongs to the last axis."""
+    """Of the columns of a map and the coordinates along each axis: the sum of the columns, all but the last times a
+    coordinate. The first column belongs to the last axis."""
     steps, total = [], rank
     for column in reversed(range(rank)):
         steps.append(Step("multiply_add", (column, 2 * rank - column, total), FLOAT32))

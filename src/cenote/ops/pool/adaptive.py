@@ -203,6 +203,9 @@ class AdaptiveAveragePool(SumOp, AdaptivePool):
 
 def _cases(cls: type[Any]) -> Iterator[tuple[str, Any, Array]]:
     yield "to 1x1", cls((1, 1)), seeded((2, 13, 7, 9))
+    yield "to 1x1, channels last", cls((1, 1), channels_last=True), seeded((2, 7, 9, 13))
+    yield "to 1x1, uint8", cls((1, None)), seeded((2, 5, 7, 1), 0, np.uint8)
+    yield "3-D to one", cls((1, 1, 1)), seeded((1, 6, 5, 7, 9))
     yield "ragged", cls((5, 3)), seeded((1, 9, 8, 7))
     yield "divisible", cls((4, 3)), seeded((1, 8, 8, 9))
     yield "same size", cls((None, 6)), seeded((1, 5, 7, 6))
