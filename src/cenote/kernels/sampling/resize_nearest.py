@@ -1,9 +1,9 @@
 """Nearest neighbours along the last two axes, plain or channel-blocked: bits are copied, whatever their type.
 
-for row in begin .. end:                        emitted; an item is one output row
+for row in begin .. end:                        emitted; an item is one output row, or several that are equal
     by what is known of the columns:
         all stay: copy the row
-        each is there so many times: load a vector, shuffle it into so many
+        each is there so many times: load a vector, shuffle it into so many, and store these in rows that are equal
         any, of the same row as the row before, of the same call: copy that one
         any: gather by a table (narrow types one by one); a vector of channels per column where the map is blocked
 
@@ -30,13 +30,15 @@ from cenote.kernels.strided_axes import axis_names, axis_pointers
 @dataclass(frozen=True)
 class ResizeNearestSpec(KernelSpec):
     """Kernel of nearest neighbours. `lanes` elements lie side by side in each place: 1 for plain maps. `kept`: the
-    columns stay as they are; `repeats`: each is repeated so many times (0: as the table says)."""
+    columns stay as they are; `repeats`: each is repeated so many times (0: as the table says); so are rows of an item,
+    `equal`."""
 
     dtype: np.dtype[Any]
     lanes: int
     outer: int
     kept: bool
     repeats: int
+    equal: int = 1
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -54,6 +56,7 @@ class ResizeNearestSpec(KernelSpec):
         for item in k.range(k.begin, k.end):
             row, index = item % k.number("rows"), item // k.number("rows")
             plane, x = axis_pointers(k, self.outer, ("y", "x"), index)
+            row = row * self.equal if self.equal > 1 else row
             y = plane + row * k.number("y_row")
             offset, before = (
                 k.pointer("row_offset").load(k.maximum(place, k.integer(0))) for place in (row, row - 1)
@@ -129,8 +132,6 @@ class ResizeNearestSpec(KernelSpec):
             for part in range(0, count * lanes, lanes):
                 places = [place // count for place in range(part, part + lanes)]
                 spread = k.shuffle(value, value, places) if lanes > 1 else value
-                y.store(
-                    spread,
-                    column * count + part,
-                    None if left is None else k.tail_mask(left * count - part, lanes),
-                )
+                mask = None if left is None else k.tail_mask(left * count - part, lanes)
+                for row in range(self.equal):
+                    y.store(spread, k.number("y_row") * row + column * count + part, mask)
