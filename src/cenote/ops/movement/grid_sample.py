@@ -217,8 +217,8 @@ class AffineGrid(Op):
 
 
 def _affine(rank: int) -> Expression:
-    """Of the columns of a map and the coordinates along each axis: the sum of the columns, all but the last times a
-    coordinate. The first column belongs to the last axis."""
+    """The sum of a map's columns, all but the last times a coordinate. Its inputs are the columns, of which the first
+    belongs to the last axis, and the coordinates along each axis."""
     steps, total = [], rank
     for column in reversed(range(rank)):
         steps.append(Step("multiply_add", (column, 2 * rank - column, total), FLOAT32))
