@@ -124,7 +124,7 @@ class GridSample(Op):
         yield Sample(GridSample("nearest"), (seeded((2, 3, 4, 5), dtype=np.int16), flat[1]))
         yield Sample(GridSample(), (seeded((1, 2, 3, 4, 5), 1), seeded((1, 2, 2, 3, 3), 2)), "volume")
         yield Sample(GridSample("cubic"), (seeded((1, 2, 7), 1), seeded((1, 5, 1), 2)), "line")
-        deep = (seeded((2, 2, 3, 4, 5), 1), 1.5 * seeded((2, 7, 8, 9, 3), 2))
+        deep = (seeded((2, 2, 3, 4, 5), 1), 1.5 * seeded((2, 7, 8, 10, 3), 2))
         for mode, padding in itertools.product(MODES, PADDINGS):
             yield Sample(GridSample(mode, padding, mode == "linear"), deep, "more than a run")
         for dtype in (np.float64, np.float16, "bfloat16"):
