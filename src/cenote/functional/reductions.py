@@ -82,23 +82,24 @@ def _converted(input: DLPack, dtype: object, threads: int | None) -> tuple[DLPac
     return (elementwise.to(input, type_name(dtype), threads=threads),)
 
 
+def _own_type(input: DLPack, dtype: object) -> np.dtype[Any] | None:
+    """The input's type, where no other is asked for."""
+    return None if dtype is not None else type_of("input", input)
+
+
 def _counted(
     input: DLPack, dtype: object, threads: int | None, accumulate: object = None
 ) -> tuple[DLPack, ...]:
     """The input in the type that is asked for, or bool as numbers."""
-    own = None if dtype is not None else type_of("input", input)
+    own = _own_type(input, dtype)
     if own is not None:
         accumulation(accumulate, own)
     return _converted(input, "uint8" if own == np.bool_ else dtype, threads)
 
 
-def _widened(
-    input: DLPack, dtype: object, threads: int | None, accumulate: object = None
-) -> tuple[DLPack, ...]:
+def _widened(input: DLPack, dtype: object, threads: int | None) -> tuple[DLPack, ...]:
     """The input in the type that is asked for, or integers and bool as int64."""
-    own = None if dtype is not None else type_of("input", input)
-    if own is not None:
-        accumulation(accumulate, own)
+    own = _own_type(input, dtype)
     whole = own is not None and not is_float(own) and own != np.int64
     return _converted(input, "int64" if whole else dtype, threads)
 
