@@ -13,8 +13,8 @@ cache would hold are written past the caches.
 
 Callers' arrays begin anywhere (NumPy's large ones 16 bytes behind a cache line, so that with AVX-512 every load and
 store crosses lines). In long rows the elements before the first aligned vector are computed apart, as the tail is: exp
-of 4 MB took 0.336 ms, now 0.3. Nothing is prefetched: on a Xeon that gained 3 % of exp, on Zen 3 exp
-of 16 MB takes 1.7 ms with it and 1.28 without.
+of 4 MB took 0.336 ms, now 0.3. Nothing is prefetched: on a Xeon that gained 3 % of exp, on Zen 3 exp of 16 MB takes 1.7
+ms with it and 1.28 without.
 
 Memory is described by extents and strides alone: axes along which all operands are dense are joined, broadcast axes
 have stride 0. In a blocked tensor the unit is one vector of all lanes. Each element depends on its own operands

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from cenote.core.deferred import dataclass
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
-from cenote.kernels.sampling.taps import PER_AXIS, SamplingRule, cut
+from cenote.kernels.sampling.taps import SamplingRule, cut
 
 # Places of an item, and their pixels, at most: by runs of 256, 64 maps of 56x56 take 1.15 of the time (bilinear, random
 # places), 1.05 (bicubic).
@@ -62,21 +63,18 @@ class GridSampleSpec(KernelSpec):
         compute = F64 if Scalar.of(self.dtype) is F64 else F32
         index = I32 if self.small else I64
         how = (self.rank, self.mode, self.padding, self.align_corners)
-        return SamplingRule(*how, compute, index, self.run)
-
-    @property
-    def run(self) -> int:
-        """Number of places of an item."""
-        taps: int = PER_AXIS[self.mode] ** self.rank
-        return min(RUN, max(TAPS // taps, 1))
+        rule = SamplingRule(*how, compute, index)
+        return replace(
+            rule, apart=min(RUN, max(TAPS // rule.count, 1))
+        )  # the numbers of a run lie side by side
 
     def lanes(self, target: Target) -> int:
         """Number of places at a time, where pixels can be gathered."""
         return target.lanes(self.dtype) if target.vector_bytes > 16 and self.dtype.itemsize >= 4 else 1
 
     def emit(self, target: Target) -> Kernel:
-        k, taps, lanes, run = self.kernel(target), self.taps, self.lanes(target), self.run
-        n, places = k.number, k.number("places")
+        k, taps, lanes = self.kernel(target), self.taps, self.lanes(target)
+        n, places, run = k.number, k.number("places"), taps.apart
         offsets = k.scratch.cast(taps.index)
         weights = (k.scratch.cast(I64) + run * taps.count).cast(taps.compute)
         runs = (places + (run - 1)) // run
@@ -164,6 +162,7 @@ def grid_sample_call(x: View, grid: View, y: View, mode: str, padding: str, alig
     }
     words |= {f"size_{axis}": size for axis, size in enumerate(sizes)}
     words |= {f"step_{axis}": step for axis, step in enumerate(steps[:-1])}
-    pixels = spec.run * spec.taps.count
+    run = spec.taps.apart
+    pixels = run * spec.taps.count
     grain = maximum(1, _WORK // maximum(1, pixels * y.shape[1]))
-    return Call.named(spec, words, y.shape[0] * -(-places // spec.run), grain, scratch=pixels * 16)
+    return Call.named(spec, words, y.shape[0] * -(-places // run), grain, scratch=pixels * 16)

@@ -144,20 +144,20 @@ class Resizing:
         work: int,
         taps: int,
         scratch: int = 0,
-        equal: int = 1,
+        equal_rows: int = 1,
     ) -> Call:
         """Return the call, with the words that all kernels have. A thread takes as many rows as read so many taps;
-        `equal` rows are one item."""
+        `equal_rows` are one item."""
         shared: dict[str, Argument] = {
             "y": self.y,
             "x": self.x,
-            "rows": self.down.places // equal,
+            "rows": self.down.places // equal_rows,
             "columns": self.across.places,
             "y_row": _spatial(self.y)[-2][1],
             **axis_words(self.outer, ("y", "x")),
         }
-        items = self.down.places // equal * position_count(self.outer) if self.y.type.size else 0
-        row = maximum(1, self.across.places * taps * equal)
+        items = self.down.places // equal_rows * position_count(self.outer) if self.y.type.size else 0
+        row = maximum(1, self.across.places * taps * equal_rows)
         return Call.named(spec, shared | words, items, grain=maximum(1, work // row), scratch=scratch)
 
     def nearest(self) -> Call:
@@ -165,14 +165,14 @@ class Resizing:
         kept, repeats = (across.kept, across.repeats) if unit == 1 else (False, 0)
         dtype = np.dtype(f"u{self.y.type.dtype.itemsize}")
         repeats = 0 if kept else repeats
-        equal = max(self.down.repeats, 1) if repeats else 1
-        spec = ResizeNearestSpec(dtype, unit, len(self.outer), kept, repeats, equal)
+        equal_rows = max(self.down.repeats, 1) if repeats else 1
+        spec = ResizeNearestSpec(dtype, unit, len(self.outer), kept, repeats, equal_rows)
         words: dict[str, Argument] = {
             "row_offset": self.down.offsets(self.x_axes[-2][1]),
             "column_offset": None if kept else across.columns(1) if unit == 1 else across.offsets(unit),
             "x_columns": self.x_axes[-1][0],
         }
-        return self.call(spec, words, _WORK, unit, equal=equal)
+        return self.call(spec, words, _WORK, unit, equal_rows=equal_rows)
 
     def blocked(self) -> Call:
         down, across, lanes = self.down, self.across, self.y.layout.lanes

@@ -30,15 +30,15 @@ from cenote.kernels.strided_axes import axis_names, axis_pointers
 @dataclass(frozen=True)
 class ResizeNearestSpec(KernelSpec):
     """Kernel of nearest neighbours. `lanes` elements lie side by side in each place: 1 for plain maps. `kept`: the
-    columns stay as they are; `repeats`: each is repeated so many times (0: as the table says); so are rows of an item,
-    `equal`."""
+    columns stay as they are; `repeats`: each is repeated so many times (0: as the table says); so are the
+    rows of an item, `equal_rows`."""
 
     dtype: np.dtype[Any]
     lanes: int
     outer: int
     kept: bool
     repeats: int
-    equal: int = 1
+    equal_rows: int = 1
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -56,7 +56,7 @@ class ResizeNearestSpec(KernelSpec):
         for item in k.range(k.begin, k.end):
             row, index = item % k.number("rows"), item // k.number("rows")
             plane, x = axis_pointers(k, self.outer, ("y", "x"), index)
-            row = row * self.equal if self.equal > 1 else row
+            row = row * self.equal_rows if self.equal_rows > 1 else row
             y = plane + row * k.number("y_row")
             offset, before = (
                 k.pointer("row_offset").load(k.maximum(place, k.integer(0))) for place in (row, row - 1)
@@ -133,5 +133,5 @@ class ResizeNearestSpec(KernelSpec):
                 places = [place // count for place in range(part, part + lanes)]
                 spread = k.shuffle(value, value, places) if lanes > 1 else value
                 mask = None if left is None else k.tail_mask(left * count - part, lanes)
-                for row in range(self.equal):
+                for row in range(self.equal_rows):
                     y.store(spread, k.number("y_row") * row + column * count + part, mask)
