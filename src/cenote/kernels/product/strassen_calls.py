@@ -17,7 +17,7 @@ from cenote.kernels.constants import constants_of
 from cenote.kernels.conv.tile_widths import tile_widths, widest
 from cenote.kernels.cost_model import GIGAHERTZ, peak_seconds, weight_seconds
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.partial_sums import can_be_added
+from cenote.kernels.partial_sums import FAST_TERMS, can_be_added
 from cenote.kernels.product.strassen import PRODUCTS, StrassenSpec
 from cenote.kernels.product.strassen_weights import balanced, filled_up, packed_weights
 from cenote.kernels.row_shares import row_shares
@@ -176,6 +176,8 @@ class StrassenProblem:
 
 
 def _chunk(half: int, row: int, target: Target) -> int:
-    """Number of vectors of channels of a pass, a power of two: its weights take two thirds of the first cache."""
-    each = 4 * target.lanes() * row
-    return max(1, min(half, 1 << max(0, (target.l1_bytes * 2 // 3 // each).bit_length() - 1)))
+    """Number of vectors of channels of a pass, a power of two: its weights take two thirds of the first cache, and it
+    is no longer than a block of a sum, whose error would grow with it."""
+    lanes = target.lanes()
+    fitting = min(FAST_TERMS // lanes, target.l1_bytes * 2 // 3 // (4 * lanes * row))
+    return max(1, min(half, 1 << max(0, fitting.bit_length() - 1)))
