@@ -112,6 +112,9 @@ class ReorderSpec(KernelSpec):
             else:
                 vectors = [blocked.load((w + pixel) * lanes, lanes) for pixel in range(lanes)]
                 for c, vector in reversed(list(zip(channels, transposed(k, vectors), strict=True))):
+                    # Rows lie apart, and a store waits for its line (as in transpose.py). 512 channels of 14x14 on a
+                    # Xeon with AVX-512, one thread: 45 to 26 us, 3,072 450 to 260, of 28x28 and more the same.
+                    k.prefetch(plain + c, w + lanes, write=True)
                     (plain + c).store(vector, w)
 
     def _pixels(self, k: Kernel, plain: Pointer, blocked: Pointer, left: Value) -> None:
