@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -98,11 +100,15 @@ def test_nan_and_infinity_stay_in_their_row_and_column(m: int, k: int, n: int, t
 
 
 def product_of(
-    a: tuple[int, ...], b: tuple[int, ...], dtype: object = np.float32, op: MatMul | None = None
+    a: tuple[int, ...],
+    b: tuple[int, ...],
+    dtype: object = np.float32,
+    op: MatMul | None = None,
+    target: Target = LARGE,
 ) -> Call:
     types = [TensorType.of(dtype, shape) for shape in (a, b)]  # type: ignore[arg-type]
     op = op or MatMul()
-    (lowering,) = op.lowerings(types, LARGE)
+    (lowering,) = op.lowerings(types, target)
     return calls_of(op, lowering, types)[-1]
 
 
@@ -116,7 +122,11 @@ def test_what_is_read_where_it_lies() -> None:
     assert modes((49, 49), (49, 32)) == (True, "direct")
     assert modes((49, 3072), (3072, 64)) == (True, "direct")
     assert modes((49, 368), (368, 700)) == (True, "rows")  # tiles come back to rows of B that lie apart
-    assert modes((49, 3072), (3072, 700)) == (False, "runs")  # rows of A are 4 KiB times 3 apart, B is large
+    # Rows of A are 4 KiB times 3 apart, B is large: from 1 MB on, on a machine of vectors in one piece from 16 MB on.
+    assert modes((49, 3072), (3072, 700)) == (False, "rows")
+    assert modes((49, 3072), (3072, 700), target=replace(LARGE, halved=True)) == (False, "runs")
+    assert modes((8, 3072), (3072, 700)) == (False, "runs")
+    assert modes((49, 3072), (3072, 1400)) == (False, "runs")
     assert modes((2000, 500), (500, 500)) == (True, "packed")
     assert modes((49, 49), (49, 32), np.float16) == (False, "direct")
     assert modes((49, 49), (49, 32), op=MatMul(alpha=2.0)) == (False, "direct")

@@ -32,7 +32,10 @@ _SMALL = 16 << 10  # elements of a matrix that stays in the nearest caches
 _PART = 2  # of B's numbers that a thread's share of rows has at least; on one thread shares cost 1 to 3 %
 FAR = 1 << 20  # bytes of a matrix that is not in the second cache
 FARTHEST = 24 << 20  # bytes of one that is in no cache
-_RUN = 256  # columns of B that are copied together
+_RUN = 256  # columns of B that are copied together,
+# where it has so many bytes: a Xeon reads its third cache ahead by shorter pieces of rows, too. 49 rows there, in runs
+# and chunk by chunk, ms by 512x1,024 0.372, 0.348; 3,072x768 1.73, 1.54; 768x3,072 1.75, 1.62; 2,048x2,048 3.31, 3.33.
+_RUNS_WIDE = 16 << 20
 # Tiles of a band that is larger than the second cache, at most: of B in panels, and of B where it lies.
 _FEW_TILES = 8
 _FEW_TILES_UNPACKED = 32
@@ -136,7 +139,7 @@ class Product:
             return False
         return bool(apart % 1024 != 0) or (not is_size(panels.groups) and panels.groups <= _FEW_GROUPS)
 
-    def _b_mode(self, packed: bool, panels: Panels, tiles: TileWidths) -> str:
+    def _b_mode(self, packed: bool, panels: Panels, tiles: TileWidths, target: Target) -> str:
         """Return how the kernel reads B (see ProductSpec). A chunk is copied if tiles would come back to it so often
         that it matters how many sets of the first cache its rows share (49 rows, 1,024 by 1,024: 1.4 times as long in
         place; 49 rows, 64 by 128: 5 % less).
@@ -146,7 +149,7 @@ class Product:
             return "packed"
         if order != "rows" or is_size(tiles.tiles):
             return order
-        if self._is_beyond(FAR):
+        if self._is_beyond(_RUNS_WIDE if target.is_wide and self.m > MOST_ROWS else FAR):
             return "runs"
         near = tiles.tiles <= 2
         if not is_size(self.b.row):
@@ -194,7 +197,7 @@ class Product:
         y, a = _view(self.y), _view(self.a)
         order, in_place = order_of(self.a.row, self.a.column), self._reads_a_in_place(panels, a.type.dtype)
         b_type = FLOAT32 if packed else _view(self.b).type.dtype
-        mode = self._b_mode(packed, panels, cut)
+        mode = self._b_mode(packed, panels, cut, target)
         together = max(2, _RUN // panels.width) if mode == "runs" else 1
         specs = tuple(
             ProductSpec(
