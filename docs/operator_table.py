@@ -54,6 +54,7 @@ REASONS = {
     "adam": _CLASSIC, "momentum": _CLASSIC, "negative_log_likelihood_loss": _CLASSIC,
     "softmax_cross_entropy_loss": _CLASSIC,
     "user_function": _USERS, "einsum": _WRITTEN, "spatial_pyramid_pool": _RARE, "gated_conv": _CONSTANT,
+    "banded_convs": _CONSTANT,
     "fresh_seed": _SEEDED,
     "conv_integer": _CONSTANT, "conv_integer_to_float": _CONSTANT, "dynamic_quantize_lstm": _CONSTANT,
     "qlinear_conv": _CONSTANT, "qlinear_matmul": _SCALES, "qlinear_global_average_pool": _SCALES,

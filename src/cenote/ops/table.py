@@ -16,6 +16,7 @@ from cenote.ops.base import Check, Decoder, Op
 _FILES: dict[str, str] = {
     "reorder": "",
     "user_function": "",
+    "conv.banded_convs": "",
     "conv.bfloat_conv": "",
     "conv.col2im": "Col2Im",
     "conv.conv": "Conv",

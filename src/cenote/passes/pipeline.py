@@ -52,6 +52,7 @@ from cenote.passes.quantization.tables import tabulate_bytes
 from cenote.passes.slices import join_slices
 from cenote.passes.stacks import add_stacks
 from cenote.passes.transposes import sink_transposes
+from cenote.passes.windows.bands import band_convolutions
 from cenote.passes.windows.dilation import space_to_batch
 from cenote.passes.windows.global_pools import recognize_global_pools, recognize_quantized_pools
 from cenote.passes.windows.pads import absorb_pads
@@ -67,6 +68,9 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
     exact, rewrites, weights = options.exact, options.rewrites, options.stored_weights
     narrows_nothing = not exact and options.precision != "bfloat16" and weights == "float32"
     plainly = narrows_nothing and options.precision == "fast"  # transposed convolutions have no other kernels
+    # Named algorithms are those of single convolutions.
+    is_plain = options.precision in ("fast", "exact") and weights == "float32"
+    bands = is_plain and not (options.algorithms or options.extensions)
     return (
         remove_identities,
         *rewrites_of(options),  # of the model's own operators
@@ -109,6 +113,7 @@ def passes(target: Target, options: LoadOptions) -> tuple[GraphPass, ...]:
         lambda graph: compose_channels(graph, target.lanes()),
         *((lambda graph: compute_in_bfloat(graph, target),) if options.precision == "bfloat16" else ()),
         *((lambda graph: multiply_on_tiles(graph, target),) if options.precision == "float16x3" else ()),
+        *((lambda graph: band_convolutions(graph, target),) if bands else ()),
         fuse_chains,
         *((sum_exactly, accumulate_in_float64) if exact else ()),  # products and sums that passes have made
         eliminate_dead,
