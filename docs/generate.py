@@ -64,6 +64,10 @@ other weights were read since its last run. With warm weights Winograd's larger 
 network: where F(4x4) was faster so, naming it made one network take 5 % longer. Loss is the first choice's time over
 that of the fastest, less one; "not seen" judges each half of the layers by constants fitted to the other half.
 Until 2026-11-29 the same candidate began each turn, and was charged up to 40 us for it: of Zen 4's pools `separable`.
+Since then strided, dilated and transposed convolutions have more candidates. On a Xeon 400 layers drawn anew on
+2026-12-01 have the fastest first in 87.0 % (mean loss 2.7 %; 59 % of strided 3x3). Constants fitted to these reached
+89.8 and 1.4 %, but networks took 1.01 times as long with them (GoogLeNet 1.09, ResNet-18 1.04, ResNet-50 0.96;
+processes in turns), so they were not kept.
 `tune="full"` measures instead: [using models](using_models.md).
 """
 OPTIONS = re.compile(r"(<!-- options: .*?<!-- end -->)", re.DOTALL)
