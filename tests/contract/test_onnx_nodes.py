@@ -19,7 +19,7 @@ from cenote.core.errors import UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Imported, Op, Rewired, ShapeFromData, Types, ValueNeeded
 from cenote.ops.table import DECODERS
-from tests.onnx_cases import RANDOM
+from tests.onnx_cases import RANDOM, specified
 
 
 def cases() -> Iterator[Any]:
@@ -101,7 +101,7 @@ def test_node(case: Any, constant: bool) -> None:
             if RANDOM.match(case.name):
                 assert result.dtype == expected.dtype
                 continue
-            compare(result, expected, case)
+            compare(*(specified(case, [*arrays.values()], each) for each in (result, expected)), case)
 
 
 def settled_types(op: Op, inputs: list[Array | None], known: bool) -> Types | None:
