@@ -196,10 +196,12 @@ class KernelWriter:
 
     def finish(self) -> None:
         """Store what waits; failures are only logged."""
+        if not self._waiting:
+            return
         if is_source_unchanged():
             for symbol, code in self._waiting.items():
                 write(symbol, self.target, code)
-        elif self._waiting:
+        else:
             _log.info("%d kernels are not stored: source files have changed", len(self._waiting))
         self._waiting.clear()
         self._stored = time.monotonic()
