@@ -59,8 +59,8 @@ def loops() -> Iterator[Loop]:
     target = choose_target(LEVELS["x86-64-v4"], "x86_64-unknown-linux-gnu", "avx512").of_level()
     relu, u8 = Activation("relu"), np.dtype(np.uint8)
     bfloat = TilesBfloatSpec(
-        tiles="amx-bf16", narrow=False, ragged=False, part=False, clip=False, residual=False, activation=relu,
-        ahead=0, kept=("x", "y"), way="",
+        tiles="amx-bf16", narrow=False, ragged=False, part=False, clip=False, rows=False, residual=False,
+        activation=relu, ahead=0, kept=("x", "y"), way="",
     )  # fmt: skip
     convolution = ConvQuantizedTilesSpec("amx-int8", False, 64, u8, False)
     product = ProductQuantizedTilesSpec("amx-int8", False, False, u8, 1, False)

@@ -154,6 +154,32 @@ def test_bits_do_not_depend_on_how_many_slices_are_copied_at_once(
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=target_name)
+@pytest.mark.parametrize("given", [(256, 250, 7, 3), (96, 300, 9, 5), (520, 264, 6, 1)])
+def test_parts_of_a_band_share_its_copy_wherever_a_thread_begins(
+    given: tuple[int, ...], target: Target
+) -> None:
+    """Two images, whose filters are shared out: pieces of 1 and of 3 items begin anywhere in a band."""
+    small = replace(target, tiles=TileWays(bf16=target.tiles.bf16 or EMULATED), l2_bytes=512 << 10)
+    op, x, w = layer(*given)
+    x = TensorType(BFLOAT16, (2, *x.shape[1:]))
+    cut = TileCut.of(op.shape(x, w).deep(), small.l2_bytes)
+    assert cut.pieces[1] > 1
+    assert cut.has_far_weights
+    random = np.random.default_rng(5)
+    arrays = [random.standard_normal(each.shape).astype(BFLOAT16) for each in (x, w)]
+    residual = random.standard_normal((2, *given[1:2], *given[2:3] * 2)).astype(np.float32)
+    conv = BfloatConv.of(replace(op, residual=True), np.dtype(np.float32))
+    inputs = [*arrays, None, residual]
+    offered = lowerings_of(conv, inputs, small, True)
+    (lowering,) = (each for each in offered if each.name == "tiles_bfloat16")
+    found = [run_lowering(conv, lowering, inputs, small, chunk=chunk, junk=0x5A)[0] for chunk in (0, 1, 3)]
+    (want,) = conv.compute(*inputs)
+    np.testing.assert_allclose(found[0], want, rtol=0, atol=1e-5 * np.abs(want).max())
+    for each in found[1:]:
+        np.testing.assert_array_equal(each, found[0])
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=target_name)
 def test_numbers_beside_a_window_of_few_channels_do_not_count(target: Target) -> None:
     """A row of 5 pixels of 3 channels is read as 32 numbers: what lies behind it may be NaN, or the end of memory."""
     target = replace(target, tiles=TileWays(bf16=EMULATED))
@@ -171,13 +197,13 @@ def test_numbers_beside_a_window_of_few_channels_do_not_count(target: Target) ->
     np.testing.assert_allclose(y[~np.isnan(want)], want[~np.isnan(want)], atol=1e-5)
 
 
-@pytest.mark.parametrize("ahead", [0, 4])
+@pytest.mark.parametrize("ahead", [0, 5, 32])
 def test_a_step_is_four_products_and_four_loads(ahead: int) -> None:
     """Compiled and looked at on any x86-64 machine; tiles are released once, on the only way out."""
     if not jit.host_target().triple.startswith("x86"):
         pytest.skip("LLVM here does not compile for x86-64")
     spec = TilesBfloatSpec(
-        tiles="amx-bf16", narrow=False, ragged=False, part=False, clip=False, residual=True,
+        tiles="amx-bf16", narrow=False, ragged=False, part=False, clip=False, rows=False, residual=True,
         activation=Activation("relu"), ahead=ahead, kept=("y", "residual"), way="avx512bf16",
     )  # fmt: skip
     code = jit.assembly(spec.emit(LARGE))
@@ -186,5 +212,5 @@ def test_a_step_is_four_products_and_four_loads(ahead: int) -> None:
     assert count["ldtilecfg"] == count["tilerelease"] == count["retq"] - 1 == 1
     assert count["tdpbf16ps"] == count["tilezero"] == count["tilestored"] == 4
     assert count["tileloadd"] == 8  # four of them of sums that were kept
-    assert count["prefetcht0"] == (32 if ahead else 0)
+    assert count["prefetcht1"] == ahead
     assert count["callq"] == 1  # of the body, by the entry

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from cenote.codegen.bfloat import rounded
-from cenote.codegen.tiles import ROW, ROWS, TILE_BYTES, in_words
+from cenote.codegen.tiles import ROW, ROWS, in_words
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.deferred import cached_property, dataclass
 from cenote.core.sizes import is_size, maximum, plain
@@ -18,6 +18,7 @@ from cenote.core.types import BFLOAT16, Array
 from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.bfloat.tiles import (
     CHANNELS,
+    ENTRY_BYTES,
     FILTERS,
     HELD,
     PLACE_BYTES,
@@ -29,7 +30,7 @@ from cenote.kernels.conv.direct_calls import PIECE, DirectProblem
 from cenote.kernels.cost_model import LAUNCH, moved_seconds, tile_seconds, weight_seconds
 from cenote.kernels.layout.reorder import deep_strides
 
-_AHEAD = 4  # entries by which weights are prefetched that the level 2 cache does not hold
+_FAR_WEIGHTS = 8  # the level 2 cache keeps this part of it in weights while maps pass
 _ITEMS = 8  # pieces that a layer is cut into at least, where they are worth it
 _SMALL = 5e-6  # seconds of the smallest pieces
 
@@ -113,17 +114,28 @@ class TileCut:
 
     @property
     def weight_bytes(self) -> int:
-        return self.shape.groups * self.steps * self.entries * 2 * TILE_BYTES
+        return self.shape.groups * self.steps * self.entries * ENTRY_BYTES
+
+    @property
+    def has_far_weights(self) -> bool:
+        """Whether weights come from beyond the level 2 cache each time: they are prefetched, and bands are large."""
+        return self.weight_bytes > self.l2_bytes // _FAR_WEIGHTS
+
+    @property
+    def ahead(self) -> int:
+        """Cache lines of the next step's weights that are prefetched with an entry and 32 positions, so that all are
+        asked for once or, beyond 32 times as many positions, more often."""
+        return -(-ENTRY_BYTES // ROW // (self.positions // SIDE)) if self.has_far_weights else 0
 
     @cached_property
     def band(self) -> tuple[int, int]:
         """Output rows and columns of a band: so many that its planes stay in a quarter of the level 2 cache, and that
-        it takes no longer than a piece of work should, unless weights that the cache does not hold would be read more
-        often: filters are shared out then."""
+        it takes no longer than a piece of work should, unless far weights would be read more often: filters are shared
+        out then."""
         _, out_h, out_w = self.shape.out
         positions = self.l2_bytes // 4 // (self.slices * len(self.planes) * ROW)
         operations = 2 * self.entries * CHANNELS * self.steps * FILTERS  # of a position
-        if self.weight_bytes <= self.l2_bytes // 2:
+        if not self.has_far_weights:
             each = _seconds(operations)
             piece = min(PIECE, max(_SMALL, each * plain(out_h * out_w) / _ITEMS))
             positions = min(positions, int(piece / each))
@@ -139,12 +151,13 @@ class TileCut:
             return rows, out_w
         rows = min(rows, out_h)
         # The fewest positions, whole steps in each band; of equals the most rows.
-        return min(range(rows, rows // 2, -1), key=lambda each: self._positions(each, pitch)), out_w
+        return min(range(rows, rows // 2, -1), key=lambda each: self._positions(each, out_w, pitch)), out_w
 
-    def _positions(self, rows: int, pitch: int) -> int:
-        """Positions that bands of so many rows execute, the last one of perhaps fewer rows."""
+    def _positions(self, rows: int, width: int, pitch: int) -> int:
+        """Positions that bands of so many rows execute, to their last pixels, the last band of perhaps fewer rows."""
         whole, rest = self.shape.out[1] // rows, self.shape.out[1] % rows
-        return whole * _whole_steps(rows * pitch) + _whole_steps(rest * pitch)
+        most, last = ((each - 1) * pitch + width for each in (rows, rest))
+        return whole * _whole_steps(most) + _whole_steps(maximum(0, last))
 
     @cached_property
     def pitch(self) -> int:
@@ -165,7 +178,8 @@ class TileCut:
     @property
     def positions(self) -> int:
         """Positions of a band, whole steps."""
-        return _whole_steps(self.band[0] * self.pitch)
+        rows, width = self.band
+        return _whole_steps((rows - 1) * self.pitch + width)
 
     @property
     def plane(self) -> int:
@@ -221,7 +235,7 @@ class TileCut:
     @property
     def operations(self) -> int:
         """Operations executed, those of positions without a pixel too."""
-        across = self.bands()[1] * self._positions(self.band[0], self.pitch)
+        across = self.bands()[1] * self._positions(*self.band, self.pitch)
         every = self.shape.n * self.shape.groups * across * self.steps * FILTERS
         return every * self.entries * 2 * CHANNELS
 
@@ -286,13 +300,14 @@ def tile_calls(
         ragged=shape.group_channels % CHANNELS > 0,
         part=-(-shape.group_filters // lanes) * lanes < cut.steps * FILTERS,
         clip=columns % lanes > 0,
+        rows=columns > 0,
         residual=residual is not None,
         activation=problem.activation,
-        ahead=_AHEAD if cut.weight_bytes > target.l2_bytes // 2 else 0,
+        ahead=cut.ahead,
         kept=tuple(name for name, view in kept.items() if view and view.type.dtype == BFLOAT16),
         way=ways[0],
     )
-    size = (shape.groups * cut.steps, cut.entries * TILE_BYTES)
+    size = (shape.groups * cut.steps, cut.entries * ENTRY_BYTES // 2)
     words: dict[str, Argument] = {
         "x": x.at(-_padding(shape, x)),
         "weights": Packed(size, lambda: packed(problem.weights, cut), BFLOAT16),

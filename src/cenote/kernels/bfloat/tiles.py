@@ -3,7 +3,7 @@
     item = image, convolution group, band of output pixels, part of the filters     emitted
       places of the band's pixels in y and the residual; none for positions between rows
       for slices of channels that are copied at once:                               emitted, mostly all
-        for 32 channels, plane, row, column of the band: copy or round to scratch
+        for 32 channels, plane, row, column of the band: copy or round to scratch   unless the item before did
         for 32 filters of the part:
           for 32 positions of the band:
             for entry (32 channels, tap): 2 x 2 tiles of sums += positions x filters
@@ -15,12 +15,17 @@ rows or columns have planes of their own, without what lies between them. Positi
 of rows; sums of positions between two rows are not written. Where scratch should not hold all slices at once (half of
 the level 2 cache), sums are kept while the next ones are copied: the same float32 numbers, added in the same order.
 
+A step's weights are read once for each 32 positions. Where they come from beyond the level 2 cache, those of the next
+step are prefetched into it, some lines with every entry.
+
 The copy costs a load, a store and, of float32, a rounding per 16 channels and pixel. In return the kernel reads blocks
 of any number of lanes, rows of a matrix, and nothing outside the map. Tile registers load 32 channels of bfloat16 at
 once; blocks of so many were not tried.
 """
 
 from __future__ import annotations
+
+import itertools
 
 from cenote.codegen.bfloat import Bfloat
 from cenote.codegen.builder import Kernel, Parameter
@@ -45,6 +50,7 @@ from cenote.kernels.elementwise.activations import Activation, Destination, stor
 CHANNELS = FILTERS = 32  # of an entry, and of a step
 SIDE = 2 * ROWS  # positions of a step
 HELD = SIDE * FILTERS * 4  # bytes of a step's sums
+ENTRY_BYTES = 2 * TILE_BYTES  # of weights
 PLACE_BYTES = 16  # of a position: where its pixel lies in y and in the residual
 PLANE_FIELDS = 4  # first row and column in x, rows and columns beyond those of the outputs
 NUMBERS = split_words(
@@ -65,13 +71,15 @@ NUMBERS = split_words(
 class TilesSpec(KernelSpec):
     """Kernel of such convolutions. `tiles`: the way of `codegen.tiles`; `narrow`: x is float32, and is rounded;
     `ragged`: the last entry of a tap has fewer channels; `part`: the last step has fewer filters; `clip`: y is a plain
-    matrix, whose columns past `columns` are not touched; `ahead`: entries by which weights are prefetched."""
+    matrix, whose columns past `columns` are not touched; `rows`: x is one, whose rows are copied one by one; `ahead`:
+    cache lines of the next step's weights that are prefetched with an entry."""
 
     tiles: str
     narrow: bool
     ragged: bool
     part: bool
     clip: bool
+    rows: bool
     residual: bool
     activation: Activation
     ahead: int
@@ -108,6 +116,18 @@ class _Band:
     width: Value
 
 
+@dataclass
+class _Filters:
+    """A block of a step's filters: its number in the group, its offsets in y and in the residual, and its bias; a mask
+    of its columns where y is a matrix."""
+
+    block: Value
+    y_offset: Value
+    r_offset: Value | None
+    bias: Value
+    mask: Value | None
+
+
 class _Emitter:
     def __init__(self, spec: TilesBfloatSpec, k: Kernel, registers: Tiles) -> None:
         self.spec, self.k, self.registers = spec, k, registers
@@ -131,15 +151,19 @@ class _Emitter:
             height = k.min_drop_nan(n("band_h"), n("out_h") - top)
             width = k.min_drop_nan(n("band_w"), n("out_w") - left)
             band = _Band(top, left, height, width)
-            self.place("y", self.y_places, image, group, band)
-            if self.spec.residual:
-                self.place("r", self.r_places, image, group, band)
+            # Parts of a band follow one another.
+            is_new = item.equals(k.begin) | part.equals(0)
+            with k.when(is_new):
+                self.place("y", self.y_places, image, group, band)
+                if self.spec.residual:
+                    self.place("r", self.r_places, image, group, band)
             first = part * n("part_steps")
             last = k.min_drop_nan(first + n("part_steps"), n("steps"))
-            positions = (height * n("pitch") + (SIDE - 1)) // SIDE * SIDE
+            positions = ((height - 1) * n("pitch") + width + (SIDE - 1)) // SIDE * SIDE
             for begin in k.range(0, n("slices"), n("chunk")):
                 end = k.min_drop_nan(begin + n("chunk"), n("slices"))
-                self.copy(image, group, band, begin, end)
+                with k.when(is_new | ~n("kept").equals(0)):
+                    self.copy(image, group, band, begin, end)
                 for step in k.range(first, last):
                     kept = self.held + (step - first) * n("positions") * n("kept")
                     for position in k.range(0, positions, SIDE):
@@ -155,8 +179,14 @@ class _Emitter:
         k, n = self.k, self.k.number
         x_h, x_w = n("x_h") * n("stride_h"), n("x_w") * n("stride_w")
         corner = image * n("x_image") + group * n("x_group") + band.top * x_h + band.left * x_w
+        if self.spec.rows:
+            for w in k.range(0, band.width):
+                for slice_ in k.range(begin, end):
+                    to = self.planes + ((slice_ - begin) * n("plane") + w) * ROW
+                    self._copy(corner + w * x_w, self._blocks(slice_), to)
+            return
         for slice_ in k.range(begin, end):
-            blocks = [self._block(slice_, part) for part in range(CHANNELS // self.lanes)]
+            blocks = self._blocks(slice_)
             for plane in k.range(0, n("planes")):
                 fields = k.pointer("planes_table") + plane * PLANE_FIELDS
                 row, column, rows, columns = (fields.load(at).to(I64) for at in range(PLANE_FIELDS))
@@ -165,10 +195,16 @@ class _Emitter:
                 for h in k.range(0, band.height + rows):
                     line = to + h * n("pitch") * ROW
                     for w in k.range(0, band.width + columns):
-                        for part, (offset, mask) in enumerate(blocks):
-                            place = k.pointer("x") + (start + h * x_h + w * x_w + offset)
-                            cell = (line + w * ROW).cast(I16)
-                            cell.store(self._channels(place, mask), part * self.lanes)
+                        self._copy(start + h * x_h + w * x_w, blocks, line + w * ROW)
+
+    def _copy(self, pixel: Value, blocks: list[tuple[Value, Value | None]], to: Pointer) -> None:
+        """Copy 32 channels of a pixel."""
+        for part, (offset, mask) in enumerate(blocks):
+            channels = self._channels(self.k.pointer("x") + (pixel + offset), mask)
+            to.cast(I16).store(channels, part * self.lanes)
+
+    def _blocks(self, slice_: Value) -> list[tuple[Value, Value | None]]:
+        return [self._block(slice_, part) for part in range(CHANNELS // self.lanes)]
 
     def _block(self, slice_: Value, part: int) -> tuple[Value, Value | None]:
         """Return the offset of a block of x (of the first one, for those that there are not), and a mask of its
@@ -191,20 +227,20 @@ class _Emitter:
         """Write where the pixels of all positions lie, -1 for positions without one."""
         k, n = self.k, self.k.number
         corner = image * n(f"{name}_image") + group * n(f"{name}_group")
+        for position in k.range(0, n("positions")):
+            places.store(k.integer(-1), position)
         for h in k.range(0, band.height):
             row = corner + (band.top + h) * n(f"{name}_h") + band.left * n(f"{name}_w")
-            for w in k.range(0, n("pitch")):
-                pixel = k.select(w < band.width, row + w * n(f"{name}_w"), k.integer(-1))
-                places.store(pixel, h * n("pitch") + w)
-        for rest in k.range(band.height * n("pitch"), n("positions")):
-            places.store(k.integer(-1), rest)
+            for w in k.range(0, band.width):
+                places.store(row + w * n(f"{name}_w"), h * n("pitch") + w)
 
     # ---- sums ---------------------------------------------------------------------------------------------------
 
     def multiply(self, position: Value, step: Value, held: Pointer, begin: Value, end: Value) -> None:
         """Store the sums of 32 positions for 32 filters, up to the slice `end`."""
         k, t, n = self.k, self.registers, self.k.number
-        weights = k.pointer("weights").cast(U8) + step * n("slices") * n("taps") * (2 * TILE_BYTES)
+        step_bytes = n("slices") * n("taps") * ENTRY_BYTES
+        weights = k.pointer("weights").cast(U8) + step * step_bytes
         rows = self.planes + (position - begin * n("planes") * n("plane")) * ROW
         is_first = begin.equals(0)
         with k.when(is_first):
@@ -213,35 +249,47 @@ class _Emitter:
             load_square(t, held)
         for entry in k.range(begin * n("taps"), end * n("taps")):
             a = rows + k.pointer("table").load(entry).to(I64)
-            b = weights + entry * (2 * TILE_BYTES)
-            for total in multiply_square(t, a, b):
-                for line in range(total * 8, total * 8 + 8) if self.spec.ahead else ():
-                    k.prefetch(b, self.spec.ahead * 2 * TILE_BYTES + line * ROW)
+            b = weights + entry * ENTRY_BYTES
+            lines = iter(range(self.spec.ahead))
+            for _ in multiply_square(t, a, b):
+                for line in itertools.islice(lines, -(-self.spec.ahead // 4)):
+                    k.prefetch(b, step_bytes + (position // SIDE * self.spec.ahead + line) * ROW, level=2)
         store_square(t, held)
 
     def finish(self, position: Value, group: Value, step: Value, held: Pointer) -> None:
-        """Write the activations of sums, bias and residual, position by position."""
+        """Write the activations of sums, bias and residual, position by position. Filters of a last step that there
+        are not are left out block by block."""
+        parts = range(FILTERS // self.lanes)
+        blocks = [self._filters(group, step, part) for part in parts]
+        if not self.spec.part:
+            self._finish(position, held, dict(zip(parts, blocks, strict=True)))
+            return
+        for part, filters in zip(parts, blocks, strict=True):
+            with self.k.when(filters.block < self.k.number("y_blocks")):
+                self._finish(position, held, {part: filters})
+
+    def _filters(self, group: Value, step: Value, part: int) -> _Filters:
+        k, n, spec, lanes = self.k, self.k.number, self.spec, self.lanes
+        block = step * (FILTERS // lanes) + part
+        bias = k.pointer("bias") + (group * n("steps") + step) * FILTERS
+        return _Filters(
+            block,
+            y_offset=block * n("y_block"),
+            r_offset=block * n("r_block") if spec.residual else None,
+            bias=bias.load(part * lanes, lanes),
+            mask=k.tail_mask(n("columns") - block * lanes, lanes) if spec.clip else None,
+        )
+
+    def _finish(self, position: Value, held: Pointer, blocks: dict[int, _Filters]) -> None:
         k, lanes = self.k, self.lanes
-        bias = k.pointer("bias") + (group * k.number("steps") + step) * FILTERS
         for at in k.range(0, SIDE):
             y_place = self.y_places.load(position + at)
             with k.when(y_place >= 0):
                 sums = held.cast(F32) + at * FILTERS
-                r_place = self.r_places.load(position + at) if self.spec.residual else k.integer(0)
-                for part in range(FILTERS // lanes):
-                    block = step * (FILTERS // lanes) + part
-                    value = sums.load(part * lanes, lanes) + bias.load(part * lanes, lanes)
-                    if not self.spec.part:
-                        self._write(value, block, y_place, r_place)
-                        continue
-                    with k.when(block < k.number("y_blocks")):
-                        self._write(value, block, y_place, r_place)
-
-    def _write(self, value: Value, block: Value, y_place: Value, r_place: Value) -> None:
-        k = self.k
-        mask = k.tail_mask(k.number("columns") - block * self.lanes, self.lanes) if self.spec.clip else None
-        if self.spec.residual:
-            place = k.pointer("residual") + (r_place + block * k.number("r_block"))
-            value = value + place.load(0, self.lanes, mask)
-        place = k.pointer("y") + (y_place + block * k.number("y_block"))
-        store_activated(k, self.spec.activation, [Destination(place, mask)], [value])
+                for part, filters in blocks.items():
+                    value = sums.load(part * lanes, lanes) + filters.bias
+                    if filters.r_offset is not None:
+                        place = k.pointer("residual") + (self.r_places.load(position + at) + filters.r_offset)
+                        value = value + place.load(0, lanes, filters.mask)
+                    place = k.pointer("y") + (y_place + filters.y_offset)
+                    store_activated(k, self.spec.activation, [Destination(place, filters.mask)], [value])
