@@ -118,9 +118,10 @@ class _Band:
 
 @dataclass
 class _Filters:
-    """A block of a step's filters: its number in the group, its offsets in y and in the residual, and its bias; a mask
-    of its columns where y is a matrix."""
+    """A block of a step's filters: its first filter in the step, its number in the group, its offsets in y and in the
+    residual, and its bias; a mask of its columns where y is a matrix."""
 
+    first: int
     block: Value
     y_offset: Value
     r_offset: Value | None
@@ -247,32 +248,36 @@ class _Emitter:
             clear_square(t)
         with k.unless(is_first):
             load_square(t, held)
+        ahead = self.spec.ahead
+        asked = step_bytes + position // SIDE * (
+            ahead * ROW
+        )  # from an entry to its first line that is prefetched
         for entry in k.range(begin * n("taps"), end * n("taps")):
             a = rows + k.pointer("table").load(entry).to(I64)
             b = weights + entry * ENTRY_BYTES
-            lines = iter(range(self.spec.ahead))
+            lines = iter(range(ahead))
             for _ in multiply_square(t, a, b):
-                for line in itertools.islice(lines, -(-self.spec.ahead // 4)):
-                    k.prefetch(b, step_bytes + (position // SIDE * self.spec.ahead + line) * ROW, level=2)
+                for line in itertools.islice(lines, -(-ahead // 4)):
+                    k.prefetch(b, asked + line * ROW, level=2)
         store_square(t, held)
 
     def finish(self, position: Value, group: Value, step: Value, held: Pointer) -> None:
         """Write the activations of sums, bias and residual, position by position. Filters of a last step that there
         are not are left out block by block."""
-        parts = range(FILTERS // self.lanes)
-        blocks = [self._filters(group, step, part) for part in parts]
+        blocks = [self._filters(group, step, part) for part in range(FILTERS // self.lanes)]
         if not self.spec.part:
-            self._finish(position, held, dict(zip(parts, blocks, strict=True)))
+            self._write(position, held, blocks)
             return
-        for part, filters in zip(parts, blocks, strict=True):
+        for filters in blocks:
             with self.k.when(filters.block < self.k.number("y_blocks")):
-                self._finish(position, held, {part: filters})
+                self._write(position, held, [filters])
 
     def _filters(self, group: Value, step: Value, part: int) -> _Filters:
         k, n, spec, lanes = self.k, self.k.number, self.spec, self.lanes
         block = step * (FILTERS // lanes) + part
         bias = k.pointer("bias") + (group * n("steps") + step) * FILTERS
         return _Filters(
+            part * lanes,
             block,
             y_offset=block * n("y_block"),
             r_offset=block * n("r_block") if spec.residual else None,
@@ -280,14 +285,15 @@ class _Emitter:
             mask=k.tail_mask(n("columns") - block * lanes, lanes) if spec.clip else None,
         )
 
-    def _finish(self, position: Value, held: Pointer, blocks: dict[int, _Filters]) -> None:
+    def _write(self, position: Value, held: Pointer, blocks: list[_Filters]) -> None:
+        """Write the activations of some blocks of filters."""
         k, lanes = self.k, self.lanes
         for at in k.range(0, SIDE):
             y_place = self.y_places.load(position + at)
             with k.when(y_place >= 0):
                 sums = held.cast(F32) + at * FILTERS
-                for part, filters in blocks.items():
-                    value = sums.load(part * lanes, lanes) + filters.bias
+                for filters in blocks:
+                    value = sums.load(filters.first, lanes) + filters.bias
                     if filters.r_offset is not None:
                         place = k.pointer("residual") + (self.r_places.load(position + at) + filters.r_offset)
                         value = value + place.load(0, lanes, filters.mask)
